@@ -1,5 +1,5 @@
-//! Tools on kprobes and fentry, which this machine's kernel may not have: QEMU boots one that has them, in which both tools
-//! trace the same workload at once.
+//! Tools on kprobes, fentry and a symbol which this machine's kernel may not have: QEMU boots one that has them, in which both
+//! tools trace the same workload at once.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::guests::{INIT, Sent, boot, emulated, kernels};
 /// Runs each tool over bpftrace over the workload, and sends what both print through the second serial line.
 const BOTH: &str = r#"
 cd /tools
-for tool in vfsstat tcpconnect; do
+for tool in vfsstat tcpconnect loads; do
 	twinbpf run $tool.bpf.o -- sh both.sh $tool > /tmp/ours 2> /tmp/errors
 	for file in ours theirs errors; do
 		echo "== $tool $file" > /dev/ttyS1
@@ -30,11 +30,12 @@ const UNDER: &str = "exec bpftrace -o /tmp/theirs $1.bt -c \"/bin/sh /tools/$1.s
 /// Between seconds in which no other process reads a link.
 const LINKS: &str = "sleep 8\nfor link in 1 2 3 4 5; do readlink /proc/1/cwd > /dev/null; done\nsleep 2\n";
 const CONNECT: &str = "for port in 1001 1002 1003; do nc 127.0.0.1 $port < /dev/null; done\ntrue\n";
+const WAIT: &str = "sleep 6\n";
 /// What the script of bpftrace includes: the C library's numbers.
 const SOCKET: &str = "#define AF_INET 2\n#define AF_INET6 10\n";
 
 /// Everything that the guest needs.
-fn fill(bench: &Bench, scripts: [&Path; 2], files: &Path) -> std::io::Result<()> {
+fn fill(bench: &Bench, scripts: [&Path; 3], files: &Path) -> std::io::Result<()> {
     emulated::begin(files, &[INIT, BOTH].concat())?;
     emulated::program(files, Path::new(env!("CARGO_BIN_EXE_twinbpf")), "twinbpf")?;
     emulated::program(files, Path::new("/usr/bin/bpftrace"), "bpftrace")?;
@@ -43,7 +44,8 @@ fn fill(bench: &Bench, scripts: [&Path; 2], files: &Path) -> std::io::Result<()>
     fs::create_dir_all(&headers)?;
     fs::write(headers.join("socket.h"), SOCKET)?;
     fs::write(tools.join("both.sh"), UNDER)?;
-    for ((tool, workload), script) in [("vfsstat", LINKS), ("tcpconnect", CONNECT)].into_iter().zip(scripts) {
+    let tools_with_workloads = [("vfsstat", LINKS), ("tcpconnect", CONNECT), ("loads", WAIT)];
+    for ((tool, workload), script) in tools_with_workloads.into_iter().zip(scripts) {
         fs::copy(bench.object(tool), tools.join(format!("{tool}.bpf.o")))?;
         fs::copy(script, tools.join(format!("{tool}.bt")))?;
         fs::write(tools.join(format!("{tool}.sh")), workload)?;
@@ -77,15 +79,16 @@ pub(crate) fn kprobes_see_what_those_of_bpftrace_see() {
         return skip("bpftrace is not installed, so that there is nothing to compare with");
     }
     let Some(bench) = Bench::new() else { return };
-    let (Some(stat), Some(connect)) = (stock("vfsstat"), stock("tcpconnect")) else { return };
+    let scripts = ["vfsstat", "tcpconnect", "loads"].map(stock);
+    let [Some(stat), Some(connect), Some(loads)] = scripts else { return };
     let folder = tempdir().unwrap();
-    fill(&bench, [&stat, &connect], folder.path()).unwrap();
+    fill(&bench, [&stat, &connect, &loads], folder.path()).unwrap();
     let Sent { bytes, console } = boot(&kernel, folder.path(), 400).unwrap();
     let text = String::from_utf8_lossy(&bytes).replace('\r', "");
     let parts = parts(&text);
     assert!(parts.contains_key("end"), "{console}\n{text}");
     // What they lose is counted there, too.
-    for errors in ["vfsstat errors", "tcpconnect errors"] {
+    for errors in ["vfsstat errors", "tcpconnect errors", "loads errors"] {
         assert!(!parts[errors].contains("refuses"), "{}", parts[errors]);
     }
     let sides = ["vfsstat ours", "vfsstat theirs"].map(|side| {
@@ -101,4 +104,16 @@ pub(crate) fn kprobes_see_what_those_of_bpftrace_see() {
     assert_eq!(ours, theirs, "{text}");
     let ports: Vec<&str> = ours.iter().map(|line| line.rsplit(' ').next().unwrap()).collect();
     assert_eq!(ports, ["1001", "1002", "1003"], "{text}");
+    let averages = ["loads ours", "loads theirs"].map(|side| loads_of(parts[side]));
+    assert!(averages.iter().all(|lines| lines.len() >= 3), "{text}");
+    let [ours, theirs] = averages.map(|lines| *lines.last().expect("some"));
+    let differences = ours.iter().zip(theirs).map(|(ours, theirs)| (ours - theirs).abs());
+    assert!(differences.into_iter().all(|difference| difference < 0.5), "{text}");
+}
+
+/// The averages of 1, 5 and 15 minutes in each line.
+fn loads_of(text: &str) -> Vec<[f64; 3]> {
+    let lines = text.lines().filter_map(|line| line.split_once("load averages: "));
+    let numbers = lines.map(|(_, loads)| loads.split_whitespace().map(|load| load.parse::<f64>().unwrap()));
+    numbers.map(|loads| loads.collect::<Vec<_>>().try_into().expect("three")).collect()
 }

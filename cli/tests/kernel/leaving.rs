@@ -101,9 +101,8 @@ pub(crate) fn nothing_stays_of_a_session_that_is_killed() {
     child.kill().unwrap();
     child.wait().unwrap();
     all_gone(&whole);
-    // Signals that end it in order, and some that do not.
-    let signals =
-        [libc::SIGKILL, libc::SIGTERM, libc::SIGKILL, libc::SIGINT, libc::SIGKILL, libc::SIGHUP, libc::SIGQUIT];
+    // One that ends it in order, and those that do not; nohup and shells have others ignored.
+    let signals = [libc::SIGKILL, libc::SIGTERM, libc::SIGKILL, libc::SIGABRT];
     let points = kills(10);
     for point in 0..points {
         let mut target = Command::new("sleep").arg("60").spawn().unwrap();
@@ -120,7 +119,8 @@ pub(crate) fn nothing_stays_of_a_session_that_is_killed() {
         signal(&child, signals[point as usize % signals.len()]);
         child.wait().unwrap();
         all_gone(&seen);
-        assert!(target.try_wait().unwrap().is_none(), "the target goes on");
+        let took = begun.elapsed();
+        assert_eq!(target.try_wait().unwrap(), None, "the target goes on: point {point}, {took:?}");
         target.kill().unwrap();
         target.wait().unwrap();
     }
