@@ -102,7 +102,7 @@ pub(crate) fn nothing_stays_of_a_session_that_is_killed() {
     child.wait().unwrap();
     all_gone(&whole);
     // One that ends it in order, and those that do not; nohup and shells have others ignored.
-    let signals = [libc::SIGKILL, libc::SIGTERM, libc::SIGKILL, libc::SIGABRT];
+    let signals = [libc::SIGKILL, libc::SIGTERM, libc::SIGKILL, libc::SIGALRM];
     let points = kills(10);
     for point in 0..points {
         let mut target = Command::new("sleep").arg("60").spawn().unwrap();
