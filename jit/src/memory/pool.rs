@@ -99,6 +99,8 @@ impl CodePool {
     }
 
     /// An address inside this library, which generated code calls and is called by.
+    // One copy has one address.
+    #[inline(never)]
     pub(crate) fn own_address() -> u64 {
         CodePool::own_address as *const () as u64
     }
