@@ -55,7 +55,7 @@ fn main() {
     performance::write("session", "Sessions", &body);
 }
 
-const NOTES: &str = "- Medians of 15 rounds, of entries 5; ratios are medians of those inside a round. Every tool is a process of its own,
+const NOTES: &str = "- Each figure is the median of 15 rounds, those of a million entries of 5; a ratio is the median of the ratios of each round. Every tool is a process of its own,
   and its workload says when it began, which is when everything is enabled.
 - Start and memory: `corpus/scripts/syscall_counts.bpf.o` by the command, the same object by `benches/session/libbpf.c`,
   and bpftrace's one-liner.
