@@ -126,7 +126,12 @@ impl Btf {
 
     /// The function called `name`, whether defined here or extern.
     pub fn func(&self, name: &str) -> Option<TypeId> {
-        self.named(name, Some(kind::FUNC)).next()
+        self.funcs(name).next()
+    }
+
+    /// All functions called `name`, by rising id: those of a kernel are several where files have static ones.
+    pub fn funcs<'a>(&'a self, name: &'a str) -> impl Iterator<Item = TypeId> + use<'a> {
+        self.named(name, Some(kind::FUNC))
     }
 
     /// The section called `name`.

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use object::{Object, ObjectSymbol};
+use object::{Object, ObjectSection, ObjectSymbol};
 use support::{parse, read};
 use twinbpf_btf::{Btf, Endian};
 use twinbpf_probe::{Available, Binary, Definition, Expr, KernelTypes, Point, Refusal, Store};
@@ -61,8 +61,13 @@ fn of_a_program_of_many_functions() {
     }
 }
 
-/// The types that pahole makes of a file; `None` where it is not installed.
+/// The types that a kernel has, or that pahole makes of another file; `None` where it is not installed.
 fn types(program: &Path, folder: &Path) -> Option<Btf> {
+    let bytes = std::fs::read(program).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    if let Some(section) = file.section_by_name(".BTF") {
+        return Some(Btf::parse(section.data().unwrap(), Endian::Little).unwrap());
+    }
     let path = folder.join("types");
     let option = format!("--btf_encode_detached={}", path.display());
     match Command::new("pahole").args([&*option, "-J"]).arg(program).output() {

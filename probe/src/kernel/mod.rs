@@ -6,9 +6,9 @@
 
 mod value;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use twinbpf_btf::{Btf, FuncProto, Type};
+use twinbpf_btf::{Btf, FuncProto, Type, TypeId};
 
 use crate::definition::{Base, Definition, Position};
 use crate::error::{Error, Refusal, nearest};
@@ -162,17 +162,48 @@ impl<'a> KernelTypes<'a> {
         }
     }
 
-    fn proto(&self, name: &str) -> Option<FuncProto<'a>> {
-        let Some(Type::Func { proto, .. }) = self.btf.type_by_id(self.btf.func(name)?) else { return None };
-        match self.btf.type_by_id(proto) {
+    /// The different prototypes of a name. pahole gives one symbol those of functions of several files, of which the compiler
+    /// has inlined all but one.
+    fn protos(&self, name: &str) -> Vec<FuncProto<'a>> {
+        let proto = |id| match self.btf.type_by_id(id) {
+            Some(Type::Func { proto, .. }) => Some(proto),
+            _ => None,
+        };
+        let ids: BTreeSet<TypeId> = self.btf.funcs(name).filter_map(proto).collect();
+        let proto = |id| match self.btf.type_by_id(id) {
             Some(Type::FuncProto(proto)) => Some(proto),
             _ => None,
-        }
+        };
+        ids.into_iter().filter_map(proto).collect()
     }
 
+    /// The parameters of a function, those without a place included.
     fn parameters(&self, name: &str) -> Vec<Parameter<'a>> {
-        self.proto(name).map(|proto| parameters(self.btf, self.machine, &proto)).unwrap_or_default()
+        let each: Vec<Vec<Parameter<'a>>> =
+            self.protos(name).iter().map(|proto| parameters(self.btf, self.machine, proto)).collect();
+        let mut all: Vec<Parameter<'a>> = Vec::new();
+        for parameter in each.iter().flatten() {
+            if all.iter().any(|other| other.name == parameter.name) {
+                continue;
+            }
+            let agrees = each.iter().all(|list| list.iter().any(|other| self.are_same(other, parameter)));
+            let place = if agrees { parameter.place.clone() } else { Err(Refusal::Passed(differently(each.len()))) };
+            all.push(Parameter { place, ..*parameter });
+        }
+        all
     }
+
+    fn are_same(&self, one: &Parameter<'_>, other: &Parameter<'_>) -> bool {
+        let name = |ty| self.btf.type_name(ty);
+        (one.name, &one.place) == (other.name, &other.place) && (one.ty == other.ty || name(one.ty) == name(other.ty))
+    }
+}
+
+/// Why what functions of one name differ in cannot be had.
+fn differently(count: usize) -> String {
+    format!(
+        "differently by the {count} functions of that name in the kernel's types, and nothing says which one is meant"
+    )
 }
 
 #[cfg(test)]

@@ -88,13 +88,19 @@ fn kernel() -> Btf {
     types.function("many", 0, &[("a", int), ("b", int), ("c", int), ("d", int), ("e", int), ("f", int), ("g", int)]);
     types.function("value", page, &[("a", int), ("page", page), ("b", int)]);
     types.function("large", wide, &[("x", wide), ("y", int)]);
+    types.function("pair", inner, &[("a", int)]);
+    let packed = types.record("packed", 12, &[("low", int, 0, 0), ("id", long, 32, 0)]);
+    types.function("packed", packed, &[("a", int)]);
+    types.function("differs", int, &[("a", int), ("b", int), ("c", int)]);
+    types.function("differs", int, &[("b", int), ("a", int), ("c", int)]);
     types.function("inlined", int, &[("a", int)]);
     types.function("twice", int, &[("a", int)]);
     types.function("copied", int, &[("a", int)]);
     types.parsed()
 }
 
-const SYMBOLS: [&str; 8] = ["look", "many", "value", "large", "twice", "twice", "copied.isra.0", "typeless"];
+const SYMBOLS: [&str; 11] =
+    ["look", "many", "value", "large", "pair", "packed", "differs", "twice", "twice", "copied.isra.0", "typeless"];
 
 fn definition(function: &str, args: &[&str], position: Position) -> Definition {
     let args = args.iter().map(|arg| {
@@ -148,7 +154,18 @@ fn arguments_are_where_the_calling_convention_puts_them() {
 fn arguments_without_a_sure_place_are_refused() {
     let refused = |function, arg, position| places(function, &[arg], position).remove(0);
     let entry = |function, arg| refused(function, arg, Position::Entry);
-    assert_eq!(entry("value", "a"), "%di:s32");
+    // The first register has the address of the result.
+    assert_eq!(entry("value", "a"), "%si:s32");
+    assert_eq!(entry("pair", "a"), "%di:s32");
+    assert_eq!(
+        entry("packed", "a"),
+        "it is passed in a register that depends on how struct packed, the result, is returned"
+    );
+    assert_eq!(
+        entry("differs", "a"),
+        "it is passed differently by the 2 functions of that name in the kernel's types, and nothing says which one is meant"
+    );
+    assert_eq!(entry("differs", "c"), "%dx:s32");
     assert_eq!(entry("value", "page"), "it is passed by value, where the members of struct page decide");
     assert_eq!(
         entry("value", "b"),
@@ -191,7 +208,7 @@ fn functions_that_are_not_surely_meant_are_refused() {
     assert!(refused("typeless").contains("the kernel has no type of it"));
     assert_eq!(refused("loook"), "no function loook: did you mean look?");
     assert_eq!(refused("x*"), "no function matches x*: list functions with -F");
-    assert_eq!(kernel.functions("*"), ["large", "look", "many", "value"]);
+    assert_eq!(kernel.functions("*"), ["differs", "large", "look", "many", "packed", "pair", "value"]);
     let offset = kernel.probe(&definition("look", &[], Position::Offset(4)));
     assert!(matches!(offset, Err(Error::NoDebug { .. })));
 }

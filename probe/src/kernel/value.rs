@@ -2,7 +2,7 @@
 
 use twinbpf_btf::{Btf, Composite, FuncProto, Type, TypeId};
 
-use super::KernelTypes;
+use super::{KernelTypes, differently};
 use crate::definition::{Cast, Step};
 use crate::error::{Refusal, nearest_first};
 use crate::expr::Expr;
@@ -18,25 +18,27 @@ const MOST_NESTED: u32 = 32;
 pub(super) struct Parameter<'a> {
     pub(super) name: &'a str,
     pub(super) ty: TypeId,
-    place: Result<Register, Refusal>,
+    pub(super) place: Result<Register, Refusal>,
 }
 
 /// The parameters of a function, in order.
 pub(super) fn parameters<'a>(btf: &'a Btf, machine: Machine, proto: &FuncProto<'a>) -> Vec<Parameter<'a>> {
     let registers = machine.passes();
-    let (mut used, mut unsure) = (0, None);
+    let (mut used, mut unsure) = match result_in_memory(btf, machine, proto.result) {
+        Some(in_memory) => (usize::from(in_memory), None),
+        None => (0, Some(format!("how {}, the result, is returned", btf.type_name(proto.result)))),
+    };
     let mut place = |ty: TypeId| {
         if let Some(before) = &unsure {
-            return Err(Refusal::Passed(format!(
-                "in a register that depends on {before}, which comes before it by value"
-            )));
+            return Err(Refusal::Passed(format!("in a register that depends on {before}")));
         }
+        let by_value = |name: &str| Some(format!("{name}, which comes before it by value"));
         let (name, size) = (btf.type_name(ty), btf.size_of(ty).unwrap_or(0));
         match btf.resolve(ty) {
             Ok((id, plain)) if is_float(btf, id, &plain) => {
                 // On x86-64 it takes no general register from those that come after it.
                 if machine != Machine::X86_64 {
-                    unsure = Some(name.clone());
+                    unsure = by_value(&name);
                 }
                 Err(Refusal::Passed(format!("in a floating-point register, as {name}")))
             }
@@ -48,16 +50,48 @@ pub(super) fn parameters<'a>(btf: &'a Btf, machine: Machine, proto: &FuncProto<'
                     .ok_or_else(|| Refusal::Passed("on the stack".to_owned()))
             }
             Ok((_, Type::Int(_))) => {
-                unsure = Some(name.clone());
+                unsure = by_value(&name);
                 Err(Refusal::Wide { ty: name, size: size.into() })
             }
             _ => {
-                unsure = Some(name.clone());
+                unsure = by_value(&name);
                 Err(Refusal::Passed(format!("by value, where the members of {name} decide")))
             }
         }
     };
     proto.params().map(|param| Parameter { name: param.name, ty: param.type_id, place: place(param.type_id) }).collect()
+}
+
+/// Whether callers pass the address of the result in the first register; `None` where the members decide.
+fn result_in_memory(btf: &Btf, machine: Machine, result: TypeId) -> Option<bool> {
+    let Ok((_, Type::Struct(whole) | Type::Union(whole))) = btf.resolve(result) else { return Some(false) };
+    match machine {
+        // It has a register of its own.
+        Machine::Aarch64 => Some(false),
+        Machine::Riscv64 => Some(whole.size > 16),
+        Machine::X86_64 if whole.size > 16 => Some(true),
+        Machine::X86_64 => is_aligned(btf, result, 0, MOST_NESTED).then_some(false),
+    }
+}
+
+/// Whether what a type of at most 16 bytes consists of, from a bit on, is aligned: System V's classification returns other
+/// structures in memory, and those with numbers of 16 bytes in ways of their own.
+fn is_aligned(btf: &Btf, ty: TypeId, at: u32, nested: u32) -> bool {
+    let Some(nested) = nested.checked_sub(1) else { return false };
+    let size = btf.size_of(ty).unwrap_or(u32::MAX);
+    match btf.resolve(ty) {
+        Ok((_, Type::Struct(whole) | Type::Union(whole))) => whole.members().all(|member| {
+            let is_bits = member.bits != 0 && (at + member.bit_offset) % 64 + member.bits <= 64;
+            is_bits || is_aligned(btf, member.type_id, at + member.bit_offset, nested)
+        }),
+        Ok((_, Type::Array(array))) => {
+            let one = btf.size_of(array.elem).unwrap_or(u32::MAX);
+            size <= 16
+                && (0..array.len).all(|index| one == 0 || is_aligned(btf, array.elem, at + index * one * 8, nested))
+        }
+        Ok(_) => (1..=8).contains(&size) && at.is_multiple_of(size * 8),
+        Err(_) => false,
+    }
 }
 
 /// Whether a type is a floating-point number. Without `--btf_gen_floats` pahole makes integers of them, which only their
@@ -109,7 +143,11 @@ impl<'a> KernelTypes<'a> {
     }
 
     pub(super) fn result(&self, function: &str, steps: &[Step], cast: Option<Cast>) -> Result<Value, Refusal> {
-        let ty = self.proto(function).map_or(TypeId::VOID, |proto| proto.result);
+        let protos = self.protos(function);
+        let ty = protos.first().map_or(TypeId::VOID, |proto| proto.result);
+        if protos.iter().any(|proto| proto.result != ty) {
+            return Err(Refusal::Return(differently(protos.len())));
+        }
         match self.btf.resolve(ty) {
             Ok((_, Type::Void)) | Err(_) => return Err(Refusal::Void),
             Ok((id, plain)) if is_float(self.btf, id, &plain) => {
