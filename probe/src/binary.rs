@@ -1,6 +1,5 @@
 //! A file to be probed, with everything that is known of it.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -12,7 +11,7 @@ use crate::debug::{Debug, Die, Entry, Found, ReadFile, separate};
 use crate::elf::{Elf, Symbol, SymbolKind};
 use crate::error::{Error, Refusal, Tried};
 use crate::extent::Extent;
-use crate::index::{Index, Kind};
+use crate::index::Index;
 use crate::lines::{Lines, Table};
 use crate::machine::Machine;
 use crate::store::Store;
@@ -25,7 +24,8 @@ pub struct Binary<'a> {
     index: Index<'a>,
     lines: Lines,
     symbols: OnceLock<Vec<Symbol<'a>>>,
-    entries: OnceLock<HashMap<u64, Die>>,
+    /// Of symbols with mangled names, by index: the paths.
+    demangled: OnceLock<Vec<(usize, String)>>,
     /// `.debug_loc` and `.debug_loclists`.
     locations: [&'a [u8]; 2],
     /// Why there is no debug information.
@@ -72,7 +72,7 @@ impl<'a> Binary<'a> {
             symbols = OnceLock::from(all);
         }
         let (index, lines) = (Index::new(debug.len(), threads), Lines::new(debug.len()));
-        Ok(Binary { elf, debug, frames, index, lines, symbols, entries: OnceLock::new(), locations, no_debug })
+        Ok(Binary { elf, debug, frames, index, lines, symbols, demangled: OnceLock::new(), locations, no_debug })
     }
 
     /// The machine that the file is for.
@@ -131,6 +131,15 @@ impl<'a> Binary<'a> {
         self.symbols.get_or_init(|| self.elf.symbols())
     }
 
+    /// Symbols with mangled names, and the paths that these stand for.
+    pub(crate) fn demangled(&self) -> impl Iterator<Item = (&Symbol<'a>, &str)> {
+        let symbols = self.symbols();
+        let all = self.demangled.get_or_init(|| {
+            symbols.iter().enumerate().filter_map(|(at, symbol)| Some((at, symbol.demangled()?))).collect()
+        });
+        all.iter().map(|(at, path)| (&symbols[*at], path.as_str()))
+    }
+
     /// Symbols of functions at an address.
     pub(crate) fn symbols_at(&self, address: u64) -> impl Iterator<Item = &Symbol<'a>> {
         let all = self.symbols();
@@ -152,19 +161,7 @@ impl<'a> Binary<'a> {
 
     /// The concrete function that begins at an address.
     pub(crate) fn function_at(&self, address: u64) -> Option<Die> {
-        let entries = self.entries.get_or_init(|| {
-            self.index.complete(&self.debug);
-            let mut entries = HashMap::new();
-            for unit in 0..self.debug.len() {
-                let functions = &self.index.part(&self.debug, unit).functions;
-                for function in functions.iter().filter(|function| function.kind == Kind::Concrete) {
-                    let die = Die { unit, offset: function.offset };
-                    entries.extend(function.begin.filter(|begin| self.elf.is_code(*begin)).map(|begin| (begin, die)));
-                }
-            }
-            entries
-        });
-        entries.get(&address).copied()
+        self.index.function_at(&self.debug, address).filter(|_| self.elf.is_code(address))
     }
 
     /// Ranges of a DIE's code that are not empty.

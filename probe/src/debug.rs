@@ -3,6 +3,7 @@
 mod search;
 mod split;
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -164,6 +165,31 @@ impl<'a> Debug<'a> {
             }),
             None => Ok(Unit { dwarf: Arc::clone(dwarf), unit, skeleton: None, locations: None }),
         }
+    }
+
+    /// Units that have code at an address, by `.debug_aranges`, which a file need not have.
+    pub(crate) fn units_at(&self, address: u64) -> Vec<usize> {
+        let mut found = Vec::new();
+        let mut headers = self.dwarf.debug_aranges.headers();
+        while let Ok(Some(header)) = headers.next() {
+            let mut ranges = header.entries();
+            while let Ok(Some(range)) = ranges.next() {
+                if address.checked_sub(range.address()).is_some_and(|at| at < range.length()) {
+                    found.extend(self.at(Section::Info, header.debug_info_offset()).ok().map(|die| die.unit));
+                }
+            }
+        }
+        found
+    }
+
+    /// The sections of the file's own units, and where each unit's DIEs and abbreviations begin; `None` if there are units
+    /// elsewhere, too.
+    pub(crate) fn own_units(&self) -> Option<(&Dwarf<'a>, impl Iterator<Item = (Range<usize>, usize)>)> {
+        if self.shared.is_some() || self.slots.iter().any(|slot| slot.section != Section::Info) {
+            return None;
+        }
+        let units = self.slots.iter().map(|slot| (slot.begin..slot.end, slot.header.debug_abbrev_offset().0));
+        Some((&self.dwarf, units))
     }
 
     /// `.dwo` files that are not there, or that are of another build.

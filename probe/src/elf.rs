@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use gimli::{EndianSlice, LittleEndian, SectionId};
 use object::elf::{self, ProgramHeader64};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Sym};
-use object::{Endianness, Object, ObjectSection};
+use object::{Endianness, Object, ObjectSection, RelocationTarget};
 
 use crate::error::Error;
 use crate::machine::Machine;
@@ -59,6 +59,18 @@ pub(crate) enum SymbolKind {
 }
 
 impl Symbol<'_> {
+    /// The path of a mangled name, without parameters.
+    pub(crate) fn demangled(&self) -> Option<String> {
+        if !self.name.starts_with("_Z") && !self.name.starts_with("_R") {
+            return None;
+        }
+        if let Ok(name) = rustc_demangle::try_demangle(self.name) {
+            return Some(format!("{name:#}"));
+        }
+        let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
+        cpp_demangle::Symbol::new(self.name).ok()?.demangle_with_options(&options).ok()
+    }
+
     pub(crate) fn is_local(&self) -> bool {
         self.rank == LOCAL
     }
@@ -144,7 +156,7 @@ impl<'a> Elf<'a> {
 
     /// A section of DWARF; those that nothing here reads are empty.
     pub(crate) fn dwarf_section(&self, store: &'a Store, id: SectionId, dwo: bool) -> Result<Slice<'a>, Error> {
-        let skipped = [SectionId::DebugMacro, SectionId::DebugMacinfo, SectionId::DebugNames, SectionId::DebugAranges];
+        let skipped = [SectionId::DebugMacro, SectionId::DebugMacinfo, SectionId::DebugNames];
         let name = if dwo { id.dwo_name() } else { Some(id.name()) };
         match name {
             Some(name) if !skipped.contains(&id) => Ok(slice(self.section(store, name)?)),
@@ -172,6 +184,15 @@ impl<'a> Elf<'a> {
     /// Path and build id of the file that several debug files share.
     pub(crate) fn alt_link(&self) -> Option<(&'a [u8], &'a [u8])> {
         self.file.gnu_debugaltlink().ok().flatten()
+    }
+
+    /// The function of another file that the pointer at an address of this one is filled with.
+    pub(crate) fn imported(&self, slot: u64) -> Option<&'a str> {
+        let (_, relocation) = self.file.dynamic_relocations()?.find(|(at, _)| *at == slot)?;
+        let RelocationTarget::Symbol(index) = relocation.target() else { return None };
+        let table = self.file.elf_dynamic_symbol_table();
+        let name = table.symbol_name(LITTLE, table.symbol(index).ok()?).ok()?;
+        std::str::from_utf8(name).ok()
     }
 
     /// Symbols of functions and variables, of both tables.

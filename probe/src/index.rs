@@ -1,4 +1,7 @@
-//! Functions of all units: which DIEs are there, under which names. Each unit's part is made once, several at a time.
+//! Functions of all units: which DIEs are there, under which names. Each unit's part is made once, several at a time, and
+//! for a single name only where [`narrow`] finds it.
+
+mod narrow;
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -15,6 +18,8 @@ use crate::glob;
 
 /// Most references from an inlined copy to the DIE that has a name.
 const MOST_REFERENCES: usize = 8;
+/// Names that are searched for before all units are read: that takes as long as about ten searches.
+const MOST_SEARCHES: usize = 8;
 
 /// What a DIE of a function is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,13 +74,20 @@ pub(crate) struct Part<'a> {
     pub(crate) damage: Option<String>,
 }
 
-/// Definitions of types with their tags.
-type ByName<'a> = HashMap<&'a [u8], Vec<(DwTag, Die)>>;
+/// DIEs by their names, of all units.
+struct ByName<'a> {
+    functions: HashMap<&'a [u8], Vec<Die>>,
+    types: HashMap<&'a [u8], Vec<(DwTag, Die)>>,
+    /// Functions with code of their own by the address at which they begin.
+    entries: HashMap<u64, Die>,
+}
 
 /// All units.
 pub(crate) struct Index<'a> {
     parts: Vec<OnceLock<Part<'a>>>,
-    types: OnceLock<ByName<'a>>,
+    by_name: OnceLock<ByName<'a>>,
+    narrow: narrow::Narrow,
+    searches: AtomicUsize,
     threads: usize,
 }
 
@@ -90,12 +102,19 @@ pub(crate) struct Names<'a> {
 
 impl<'a> Index<'a> {
     pub(crate) fn new(units: usize, threads: usize) -> Index<'a> {
-        Index { parts: (0..units).map(|_| OnceLock::new()).collect(), types: OnceLock::new(), threads }
+        let parts = (0..units).map(|_| OnceLock::new()).collect();
+        let (by_name, narrow, searches) = (OnceLock::new(), narrow::Narrow::default(), AtomicUsize::new(0));
+        Index { parts, by_name, narrow, searches, threads }
     }
 
     /// Makes the parts that are not there yet.
     pub(crate) fn complete(&self, debug: &Debug<'a>) {
-        let missing: Vec<usize> = (0..self.parts.len()).filter(|at| self.parts[*at].get().is_none()).collect();
+        self.make(debug, 0..self.parts.len());
+    }
+
+    /// Makes parts of some units.
+    fn make(&self, debug: &Debug<'a>, units: impl IntoIterator<Item = usize>) {
+        let missing: Vec<usize> = units.into_iter().filter(|at| self.parts[*at].get().is_none()).collect();
         let next = AtomicUsize::new(0);
         let work = || {
             while let Some(unit) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -119,10 +138,101 @@ impl<'a> Index<'a> {
         })
     }
 
-    fn function(&self, debug: &Debug<'a>, die: Die) -> Option<&Function<'a>> {
+    /// The units that can have any of these names, unless there were so many searches that all are read.
+    fn search(&self, debug: &Debug<'a>, names: &[&[u8]]) -> Option<Vec<usize>> {
+        if self.by_name.get().is_some() || self.searches.fetch_add(1, Ordering::Relaxed) >= MOST_SEARCHES {
+            return None;
+        }
+        self.narrow.units(debug, names)
+    }
+
+    fn by_name(&self, debug: &Debug<'a>) -> &ByName<'a> {
+        self.by_name.get_or_init(|| {
+            self.complete(debug);
+            let (mut functions, mut types, mut entries) = (HashMap::new(), HashMap::new(), HashMap::new());
+            for unit in 0..self.parts.len() {
+                let part = self.part(debug, unit);
+                for found in part.functions.iter().filter(|function| function.kind != Kind::Abstract) {
+                    let die = Die { unit, offset: found.offset };
+                    let (name, linkage) = self.own_names(debug, die);
+                    for name in [name, linkage.filter(|linkage| Some(*linkage) != name)].into_iter().flatten() {
+                        functions.entry(name).or_insert_with(Vec::new).push(die);
+                    }
+                    if found.kind == Kind::Concrete {
+                        entries.extend(found.begin.map(|begin| (begin, die)));
+                    }
+                }
+                for found in &part.types {
+                    let die = Die { unit, offset: found.offset };
+                    types.entry(found.name).or_insert_with(Vec::new).push((found.tag, die));
+                }
+            }
+            ByName { functions, types, entries }
+        })
+    }
+
+    /// Functions and copies that can have a name that a definition means, in order; [`Names::match_pattern`] decides.
+    pub(crate) fn candidates(&self, debug: &Debug<'a>, pattern: &str) -> Vec<Die> {
+        // The last part of a path; in templates' arguments there are paths as well.
+        let last = pattern.rsplit("::").next().unwrap_or(pattern);
+        let exact = !glob::is_pattern(pattern) && !pattern.contains(['<', '(', '{']);
+        let names = if pattern == last { &[last][..] } else { &[last, pattern] };
+        let names: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
+        let units = match exact.then(|| self.search(debug, &names)) {
+            Some(Some(units)) => {
+                self.make(debug, units.iter().copied());
+                units
+            }
+            Some(None) => {
+                let functions = &self.by_name(debug).functions;
+                let of_name = |name| functions.get(name).into_iter().flatten();
+                let mut found: Vec<Die> = names.into_iter().flat_map(of_name).copied().collect();
+                found.sort_unstable();
+                found.dedup();
+                return found;
+            }
+            None => {
+                self.complete(debug);
+                (0..self.parts.len()).collect()
+            }
+        };
+        let of_unit = |unit: usize| {
+            let functions = self.part(debug, unit).functions.iter();
+            let there = functions.filter(|function| function.kind != Kind::Abstract);
+            there.map(move |function| Die { unit, offset: function.offset })
+        };
+        units.into_iter().flat_map(of_unit).collect()
+    }
+
+    /// The concrete function that begins at an address of code.
+    pub(crate) fn function_at(&self, debug: &Debug<'a>, address: u64) -> Option<Die> {
+        if self.by_name.get().is_none() {
+            for unit in debug.units_at(address) {
+                let mut functions = self.part(debug, unit).functions.iter();
+                let begins =
+                    |function: &&Function<'_>| function.kind == Kind::Concrete && function.begin == Some(address);
+                if let Some(found) = functions.find(begins) {
+                    return Some(Die { unit, offset: found.offset });
+                }
+            }
+        }
+        self.by_name(debug).entries.get(&address).copied()
+    }
+
+    pub(crate) fn function(&self, debug: &Debug<'a>, die: Die) -> Option<&Function<'a>> {
         let functions = &self.part(debug, die.unit).functions;
         let at = functions.binary_search_by_key(&die.offset, |function| function.offset).ok()?;
         functions.get(at)
+    }
+
+    /// The function with the code of a function or copy; `None` for a copy in what is itself only there as copies.
+    pub(crate) fn concrete(&self, debug: &Debug<'a>, die: Die) -> Option<Die> {
+        let function = self.function(debug, die)?;
+        if function.kind == Kind::Concrete {
+            return Some(die);
+        }
+        let around = self.part(debug, die.unit).functions.get(function.around? as usize)?;
+        (around.kind == Kind::Concrete).then_some(Die { offset: around.offset, ..die })
     }
 
     /// The DIEs from a function to those that it takes its name and attributes from, itself first.
@@ -135,6 +245,16 @@ impl<'a> Index<'a> {
             }
         }
         chain
+    }
+
+    /// Name and linkage name of a function, without its scopes.
+    fn own_names(&self, debug: &Debug<'a>, die: Die) -> (Option<&'a [u8]>, Option<&'a [u8]>) {
+        let (mut name, mut linkage) = (None, None);
+        for function in self.chain(debug, die).into_iter().filter_map(|at| self.function(debug, at)) {
+            name = name.or(function.name);
+            linkage = linkage.or(function.linkage);
+        }
+        (name, linkage)
     }
 
     /// Names of a function; `None` if it has none.
@@ -174,18 +294,19 @@ impl<'a> Index<'a> {
 
     /// Definitions of a type that a unit only declares.
     pub(crate) fn definitions(&self, debug: &Debug<'a>, tag: DwTag, name: &[u8]) -> Vec<Die> {
-        let types = self.types.get_or_init(|| {
-            self.complete(debug);
-            let mut types = ByName::new();
-            for unit in 0..self.parts.len() {
-                for found in &self.part(debug, unit).types {
-                    types.entry(found.name).or_default().push((found.tag, Die { unit, offset: found.offset }));
-                }
+        let same = |found: DwTag| found == tag || (is_class(found) && is_class(tag));
+        match self.search(debug, &[name]) {
+            Some(units) => {
+                let types = |unit| self.part(debug, unit).types.iter().map(move |found| (unit, found));
+                let found =
+                    units.into_iter().flat_map(types).filter(|(_, found)| found.name == name && same(found.tag));
+                found.map(|(unit, found)| Die { unit, offset: found.offset }).collect()
             }
-            types
-        });
-        let same = |found: &&(DwTag, Die)| found.0 == tag || (is_class(found.0) && is_class(tag));
-        types.get(name).into_iter().flatten().filter(same).map(|(_, die)| *die).collect()
+            None => {
+                let found = self.by_name(debug).types.get(name).into_iter().flatten();
+                found.filter(|(tag, _)| same(*tag)).map(|(_, die)| *die).collect()
+            }
+        }
     }
 }
 

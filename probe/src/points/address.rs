@@ -20,7 +20,8 @@ pub(super) fn target(binary: &Binary<'_>, definition: &Definition, text: &str, a
         return Err(Error::NoCode { address, code: binary.elf().code_ranges() });
     }
     let view = None;
-    let inside = (0..binary.debug().len()).find_map(|unit| source::target_at(binary, unit, address, view));
+    let units = binary.debug().units_at(address).into_iter().chain(0..binary.debug().len());
+    let inside = units.into_iter().find_map(|unit| source::target_at(binary, unit, address, view));
     let symbol = binary.symbol_over(address);
     let target = inside.unwrap_or_else(|| {
         let (entry, end) = symbol.map_or((address, address), |symbol| {

@@ -84,48 +84,37 @@ fn by_line(binary: &Binary<'_>, name: &str, instances: &[Instance], line: u32) -
 /// The functions and copies of the name.
 fn instances(binary: &Binary<'_>, definition: &Definition, name: &str) -> Result<Vec<Instance>, Error> {
     let (debug, index) = (binary.debug(), binary.index());
-    index.complete(debug);
     let (mut found, mut seen, mut other_files, mut excluded) = (Vec::new(), BTreeSet::new(), BTreeSet::new(), false);
-    for unit in 0..debug.len() {
-        let functions = &index.part(debug, unit).functions;
-        for function in functions.iter().filter(|function| function.kind != Kind::Abstract) {
-            let die = Die { unit, offset: function.offset };
-            if !index.names(debug, die).is_some_and(|names| names.match_pattern(name)) {
-                continue;
-            }
-            let is_copy = function.kind == Kind::Inlined;
-            let around = function.around.and_then(|at| functions.get(at as usize));
-            let outer = match (is_copy, around) {
-                (false, _) => die,
-                (true, Some(around)) if around.kind == Kind::Concrete => Die { unit, offset: around.offset },
-                // A copy in what is itself only there as copies.
-                (true, _) => continue,
-            };
-            let Some(instance) = instance(binary, outer, die) else { continue };
-            if let Some(file) = &definition.file {
-                let declared = source::declared(binary, die).map(|(path, _)| path).unwrap_or_default();
-                if !is_file(&declared, file) {
-                    other_files.insert(declared);
-                    continue;
-                }
-            }
-            if is_copy && !definition.inlines {
-                excluded = true;
-                continue;
-            }
-            if !is_copy && is_part(binary, instance.target.entry, name) {
-                continue;
-            }
-            if !is_copy {
-                seen.insert(instance.target.entry);
-            }
-            found.push(instance);
+    for die in index.candidates(debug, name) {
+        if !index.names(debug, die).is_some_and(|names| names.match_pattern(name)) {
+            continue;
         }
+        let Some(outer) = index.concrete(debug, die) else { continue };
+        let is_copy = outer != die;
+        let Some(instance) = instance(binary, outer, die) else { continue };
+        if let Some(file) = &definition.file {
+            let declared = source::declared(binary, die).map(|(path, _)| path).unwrap_or_default();
+            if !is_file(&declared, file) {
+                other_files.insert(declared);
+                continue;
+            }
+        }
+        if is_copy && !definition.inlines {
+            excluded = true;
+            continue;
+        }
+        if !is_copy && is_part(binary, instance.target.entry, name) {
+            continue;
+        }
+        if !is_copy {
+            seen.insert(instance.target.entry);
+        }
+        found.push(instance);
     }
     let mut indirect = false;
     if definition.file.is_none() {
-        let symbols = binary.symbols().iter().filter(|symbol| symbol.kind != SymbolKind::Data);
-        for symbol in symbols.filter(|symbol| matches_symbol(name, symbol)) {
+        let symbols = matching(binary, name).filter(|symbol| symbol.kind != SymbolKind::Data);
+        for symbol in symbols {
             indirect |= symbol.kind == SymbolKind::Indirect;
             if symbol.kind == SymbolKind::Function
                 && binary.elf().is_code(symbol.address)
@@ -165,24 +154,20 @@ fn is_part(binary: &Binary<'_>, entry: u64, pattern: &str) -> bool {
         && symbols.all(|symbol| part(symbol.name) && !(pattern.contains('.') && glob::matches(pattern, symbol.name)))
 }
 
-fn matches_symbol(pattern: &str, symbol: &Symbol<'_>) -> bool {
-    let is_part = symbol.name.contains(".part.") || symbol.name.contains(".cold");
-    if glob::matches(pattern, symbol.name) {
-        return !is_part || pattern.contains('.');
-    }
-    demangled(symbol.name).is_some_and(|name| glob::matches_scoped(pattern, &name))
-}
-
-/// The path of a mangled name, without parameters.
-pub(super) fn demangled(symbol: &str) -> Option<String> {
-    if !symbol.starts_with("_Z") && !symbol.starts_with("_R") {
-        return None;
-    }
-    if let Ok(name) = rustc_demangle::try_demangle(symbol) {
-        return Some(format!("{name:#}"));
-    }
-    let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
-    cpp_demangle::Symbol::new(symbol).ok()?.demangle_with_options(&options).ok()
+/// The symbols that a definition's name means, mangled or not.
+fn matching<'b>(binary: &'b Binary<'_>, pattern: &'b str) -> impl Iterator<Item = &'b Symbol<'b>> {
+    let is_pattern = glob::is_pattern(pattern);
+    let plain = move |symbol: &&Symbol<'_>| match is_pattern {
+        true => glob::matches(pattern, symbol.name),
+        false => symbol.name == pattern,
+    };
+    let is_part = |symbol: &Symbol<'_>| symbol.name.contains(".part.") || symbol.name.contains(".cold");
+    let by_name = binary.symbols().iter().filter(plain);
+    let by_name = by_name.filter(move |symbol| pattern.contains('.') || !is_part(symbol));
+    let scoped = move |(_, name): &(&Symbol<'_>, &str)| {
+        (is_pattern || name.ends_with(pattern)) && glob::matches_scoped(pattern, name)
+    };
+    by_name.chain(binary.demangled().filter(scoped).map(|(symbol, _)| symbol))
 }
 
 fn by_symbol(binary: &Binary<'_>, symbol: &Symbol<'_>) -> Instance {
@@ -209,6 +194,7 @@ fn none(binary: &Binary<'_>, name: &str) -> Error {
         .filter(|symbol| symbol.kind != SymbolKind::Data)
         .map(|symbol| symbol.name.to_owned())
         .collect();
+    binary.index().complete(binary.debug());
     for unit in 0..binary.debug().len() {
         for function in &binary.index().part(binary.debug(), unit).functions {
             let names_of = binary.index().names(binary.debug(), Die { unit, offset: function.offset });
@@ -239,9 +225,9 @@ impl<'a> Binary<'a> {
                 }
             }
         }
-        for symbol in self.symbols().iter().filter(|symbol| symbol.kind == SymbolKind::Function) {
-            if self.elf().is_code(symbol.address) && matches_symbol(pattern, symbol) {
-                names.insert(demangled(symbol.name).unwrap_or_else(|| symbol.name.to_owned()));
+        for symbol in matching(self, pattern).filter(|symbol| symbol.kind == SymbolKind::Function) {
+            if self.elf().is_code(symbol.address) {
+                names.insert(symbol.demangled().unwrap_or_else(|| symbol.name.to_owned()));
             }
         }
         Ok(names.into_iter().collect())

@@ -7,9 +7,10 @@ use std::sync::{Arc, OnceLock};
 use twinbpf_kernel::system::System;
 use twinbpf_kernel::user;
 use twinbpf_loader::section::{PerfArg, PerfPart, PerfProbe, ProbePosition, Switch};
-use twinbpf_probe::{Argument, Binary, Bytes, Definition, KernelTypes, Machine, Point, Store, is_pattern};
+use twinbpf_probe::{Argument, Binary, Definition, KernelTypes, Machine, Point, Store, is_pattern};
 
 use super::error::ProbeError;
+use super::mapped;
 use crate::probes::probe_definition;
 
 /// What a definition leads to.
@@ -29,11 +30,12 @@ pub(super) struct Found {
 /// It cannot be read, or is none to be probed; in words.
 pub fn with_binary<R>(path: &Path, work: impl FnOnce(&Binary<'_>) -> R) -> Result<R, String> {
     let named = |error: &dyn fmt::Display| format!("{}: {error}", path.display());
-    let read = |path: &Path| std::fs::read(path).ok().map(|bytes| Box::new(bytes) as Bytes);
-    let bytes = std::fs::read(path).map_err(|error| named(&error))?;
+    let read = |path: &Path| mapped::bytes(path).ok();
+    let bytes = mapped::bytes(path).map_err(|error| named(&error))?;
+    let bytes: &[u8] = (*bytes).as_ref();
     let store = Store::new();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let binary = Binary::open(&store, path, &bytes, &read, threads).map_err(|error| named(&error))?;
+    let binary = Binary::open(&store, path, bytes, &read, threads).map_err(|error| named(&error))?;
     Ok(work(&binary))
 }
 

@@ -7,6 +7,7 @@ mod error;
 mod fetch;
 mod find;
 mod machine;
+mod mapped;
 mod prologue;
 pub(crate) mod variants;
 
