@@ -1,5 +1,7 @@
 //! Machine code: where instructions begin, and what a prologue has stored.
 
+use std::collections::HashSet;
+
 use iced_x86::Register as X86;
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
@@ -11,6 +13,8 @@ use crate::expr::{Binary, Expr};
 use crate::machine::{Machine, Register};
 use crate::site::Site;
 
+/// Most bytes of the code that jumps to a function of another file.
+const MOST_OF_STUB: u64 = 16;
 /// Most bytes of a function that are decoded.
 const MOST_CODE: u64 = 1 << 20;
 
@@ -163,15 +167,88 @@ pub(crate) fn reads_arguments(site: &Site<'_, '_>, offset: i64) -> bool {
     })
 }
 
-/// Whether the straight code from where parameters are stored to the site writes all these bytes of the frame, which
-/// are relative to the CFA.
+/// Where the straight code begins that leads to an address of the function: what runs there also runs all that is between.
+fn straight_from(site: &Site<'_, '_>, address: u64) -> u64 {
+    let Some(decoder) = decoder(site.binary.elf(), site.entry, site.end) else { return address };
+    let all: Vec<Instruction> = decoder.into_iter().collect();
+    let jumps = |instruction: &Instruction| match instruction.flow_control() {
+        FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch => Some(instruction.near_branch_target()),
+        _ => None,
+    };
+    let is_known = |instruction: &Instruction| {
+        instruction.code() != Code::INVALID && instruction.flow_control() != FlowControl::IndirectBranch
+    };
+    if !all.iter().all(is_known) {
+        return address;
+    }
+    let targets: HashSet<u64> = all.iter().filter_map(jumps).collect();
+    let mut from = site.entry;
+    for instruction in all.iter().take_while(|instruction| instruction.ip() <= address) {
+        if targets.contains(&instruction.ip()) {
+            from = instruction.ip();
+        }
+        let goes_on = matches!(instruction.flow_control(), FlowControl::Next | FlowControl::Call);
+        if !goes_on && instruction.next_ip() <= address {
+            from = instruction.next_ip();
+        }
+    }
+    from.min(address)
+}
+
+/// Bytes of the frame that the next call writes, if it is one of `memcpy` or `memset`: those from the address in the first
+/// register, relative to the CFA, as many as the third has.
+#[derive(Default)]
+struct Fill {
+    to: Option<i64>,
+    size: Option<i64>,
+}
+
+impl Fill {
+    /// Follows an instruction; the bytes that it fills, if it is the call.
+    fn step(&mut self, site: &Site<'_, '_>, frame: &Frame, instruction: &Instruction) -> Option<(i64, i64)> {
+        if instruction.flow_control() == FlowControl::Call {
+            let Fill { to, size } = std::mem::take(self);
+            let is_fill =
+                matches!(callee(site, instruction.near_branch_target()), Some("memcpy" | "memset" | "memmove"));
+            return to.zip(size).filter(|(_, size)| is_fill && *size > 0);
+        }
+        let written = (instruction.op0_kind() == OpKind::Register).then(|| instruction.op0_register().full_register());
+        match written {
+            Some(X86::RDI) => {
+                let is_address = instruction.mnemonic() == Mnemonic::Lea && instruction.memory_index() == X86::None;
+                let base = frame.of(instruction.memory_base()).filter(|_| is_address);
+                self.to = base.map(|base| base.wrapping_add(instruction.memory_displacement64().cast_signed()));
+            }
+            Some(X86::RDX) => {
+                let imm = instruction.try_immediate(1).ok().filter(|_| instruction.mnemonic() == Mnemonic::Mov);
+                self.size = imm.and_then(|imm| i64::try_from(imm).ok());
+            }
+            _ => {}
+        }
+        None
+    }
+}
+
+/// The function that a call of an address leads to, in this file or another.
+fn callee<'a>(site: &Site<'_, 'a>, target: u64) -> Option<&'a str> {
+    let elf = site.binary.elf();
+    let stub = decoder(elf, target, target.checked_add(MOST_OF_STUB)?)?;
+    let jump = stub.into_iter().take(2).find(|instruction| instruction.mnemonic() != Mnemonic::Endbr64)?;
+    match jump.flow_control() {
+        FlowControl::IndirectBranch if jump.is_ip_rel_memory_operand() => elf.imported(jump.ip_rel_memory_address()),
+        _ => site.binary.symbols_at(target).next().map(|symbol| symbol.name),
+    }
+}
+
+/// Whether the straight code to the site writes all these bytes of the frame, which are relative to the CFA. LLVM stores a
+/// copy's parameters in front of the copy as well, and gives each variable a slot of its own where it does not optimise.
 fn is_stored(site: &Site<'_, '_>, wanted: (i64, i64)) -> bool {
-    let begin = site.copy.map_or(site.entry, |(begin, _)| begin);
+    let begin = site.copy.map_or(site.entry, |(begin, _)| straight_from(site, begin));
     let Some(mut decoder) = decoder(site.binary.elf(), begin, site.pc) else { return false };
     let mut factory = InstructionInfoFactory::new();
     let mut frame = if begin == site.entry { Frame { sp: Some(-8), bp: None } } else { frame_at(site, begin) };
     let mut done: Vec<(i64, i64)> = Vec::new();
-    let mut instruction = Instruction::default();
+    let (mut instruction, mut fill) = (Instruction::default(), Fill::default());
     while decoder.can_decode() {
         decoder.decode_out(&mut instruction);
         if instruction.code() == Code::INVALID {
@@ -186,10 +263,12 @@ fn is_stored(site: &Site<'_, '_>, wanted: (i64, i64)) -> bool {
         if instruction.mnemonic() != Mnemonic::Push && instruction.mnemonic() != Mnemonic::Call {
             done.extend(written(&frame, &instruction, &mut factory));
         }
+        done.extend(fill.step(site, &frame, &instruction));
         frame.step(&instruction, &mut factory);
     }
     let (begin, size) = wanted;
-    (begin..begin.saturating_add(size)).all(|byte| done.iter().any(|(from, size)| *from <= byte && byte < from + size))
+    (begin..begin.saturating_add(size))
+        .all(|byte| done.iter().any(|(from, size)| *from <= byte && byte < from.saturating_add(*size)))
 }
 
 /// Whether all of the function's own frame that an expression reads at the site was stored since the entry.

@@ -8,6 +8,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use object::{Object, ObjectSection};
 use support::{parse, read};
 use twinbpf_probe::{Binary, Point, Store};
 
@@ -17,6 +18,7 @@ harness::tests! {
     without_optimisation_points_are_after_the_prologue,
     parameters_that_are_assigned_first_are_not_taken_for_another,
     parameters_that_llvm_promotes_are_refused,
+    code_of_two_sources_is_refused,
     errors_name_what_is_there,
     a_file_without_debug_information_says_what_would_give_it,
     a_stripped_file_is_probed_by_address,
@@ -57,6 +59,29 @@ __attribute__((noinline)) long constant(int a, _Bool b, int c) { a = 5; b = b | 
 __attribute__((noinline)) long kept(int a, double x, unsigned char b, int c) { use(a + b + c); return a + (long)x; }
 static __attribute__((noinline)) long fewer(int a, int b, int c) { use(b + c); return c; }
 int main(int n, char **v) { return other(n, n + 5, 7) + constant(n, n, n) + kept(n, n, n, n) + fewer(n, n + 1, n + 2); }
+"#;
+
+/// Two programs in one: what `five` and `next` do first, or what callers pass to them.
+const TWO: &str = r#"
+struct node { int v; long w; struct node *next; };
+__attribute__((noinline)) void use(long v) { __asm__ volatile("" : : "r"(v) : "memory"); }
+#ifdef ASSIGNS
+static __attribute__((noinline)) long five(int a, int c) { a = 5; use(c); return a + c; }
+static __attribute__((noinline)) long next(struct node *p, int k) { p = p->next; use(k); return p->v + p->w; }
+#define FIVE argc
+#define NEXT(p) p
+#else
+static __attribute__((noinline)) long five(int a, int c) { use(c); return a + c; }
+static __attribute__((noinline)) long next(struct node *p, int k) { use(k); return p->v + p->w; }
+#define FIVE 5
+#define NEXT(p) (p)->next
+#endif
+volatile long vary;
+int main(int argc, char **argv) {
+    struct node b = { argc, 2, 0 }, a = { argc, vary, &b };
+    b.next = &a;
+    return five(FIVE, argc) + five(FIVE, vary) + next(NEXT(&a), argc) + next(NEXT(&b), 2);
+}
 "#;
 
 /// The program, compiled; `None` where there is no such compiler.
@@ -215,6 +240,25 @@ fn parameters_that_llvm_promotes_are_refused() {
                         function assigns it";
             assert_eq!(probe("five a"), [five]);
             assert!(probe("five c")[0].contains("c=%di:s32"), "{level}: {:?}", probe("five c"));
+        });
+    }
+}
+
+/// What the refusals above have for a reason: LLVM makes the same code and the same debug information of a program in which
+/// the value is what callers pass, and of one in which it is not.
+fn code_of_two_sources_is_refused() {
+    let code = |options: &[&str]| {
+        let folder = tempfile::tempdir().unwrap();
+        let bytes = std::fs::read(compile(folder.path(), ("clang-19", TWO), options)?).unwrap();
+        let file = object::File::parse(&*bytes).unwrap();
+        Some(file.section_by_name(".text").unwrap().data().unwrap().to_vec())
+    };
+    let (Some(one), Some(other)) = (code(&["-g", "-O3", "-DASSIGNS"]), code(&["-g", "-O3"])) else { return };
+    assert_eq!(one, other);
+    for options in [&["-g", "-O3", "-DASSIGNS"][..], &["-g", "-O3"]] {
+        with_source(("clang-19", TWO), options, |probe| {
+            assert!(probe("five a")[0].contains("the debug information has the constant 5"), "{:?}", probe("five a"));
+            assert!(probe("next p->v")[0].contains("may have changed what callers pass"), "{:?}", probe("next p->v"));
         });
     }
 }

@@ -1,7 +1,7 @@
 //! Location lists, with gcc's views: states at one address, which the list tells apart by number.
 
 use gimli::constants as dw;
-use gimli::{AttributeValue, Expression, RawLocListEntry, Reader, UnitOffset};
+use gimli::{AttributeValue, Expression, Operation, RawLocListEntry, Reader, UnitOffset};
 
 use super::Site;
 use crate::debug::{Entry, Unit};
@@ -38,9 +38,46 @@ pub(super) fn at<'a>(
     if let Some(range) = ranges.iter().find(|range| range.begin <= here && here < range.end) {
         return Ok(range.data);
     }
+    if let Some(data) = passed_in_memory(site, found, entry, &ranges) {
+        return Ok(data);
+    }
     let filled = ranges.iter().filter(|range| range.begin.0 < range.end.0 && !range.data.0.is_empty());
     let places: Vec<(u64, u64)> = filled.map(|range| (range.begin.0, range.end.0)).collect();
     if places.is_empty() { Err(Refusal::OptimisedOut) } else { Err(Refusal::NotHere { pc: site.pc, places }) }
+}
+
+/// The place of a parameter that the caller passes in memory and that has none before the first statement. It is that of the
+/// first view there is of the first instruction, if every piece is where the whole has it: between views nothing runs, and
+/// what is assigned to a member by then has a place of another kind.
+fn passed_in_memory<'a>(
+    site: &Site<'_, 'a>,
+    unit: &Unit<'a>,
+    entry: &Entry<'a>,
+    ranges: &[Range<'a>],
+) -> Option<Expression<Slice<'a>>> {
+    let is_entry = site.is_entry() && site.copy.is_none() && entry.tag() == dw::DW_TAG_formal_parameter;
+    let function = site.binary.debug().entry(site.function).ok().filter(|_| is_entry)?;
+    let base = function.attr_value(dw::DW_AT_frame_base)?.exprloc_value()?;
+    if base.0.slice() != [dw::DW_OP_call_frame_cfa.0] {
+        return None;
+    }
+    let first = ranges.iter().filter(|range| range.begin.0 == site.pc).min_by_key(|range| range.begin.1)?;
+    let (mut text, mut at, mut whole) = (first.data.0, 0, None);
+    let mut piece = None;
+    while !text.is_empty() {
+        match Operation::parse(&mut text, unit.unit.encoding()).ok()? {
+            Operation::FrameOffset { offset } if piece.is_none() => piece = Some(offset),
+            Operation::Piece { size_in_bits, bit_offset: None } if size_in_bits % 8 == 0 => {
+                let begin = piece.take().map(|offset| offset.checked_sub(at).unwrap_or(-1));
+                if begin.is_some_and(|begin| begin < 0 || *whole.get_or_insert(begin) != begin) {
+                    return None;
+                }
+                at = at.checked_add(i64::try_from(size_in_bits / 8).ok()?)?;
+            }
+            _ => return None,
+        }
+    }
+    (piece.is_none() && whole.is_some()).then_some(first.data)
 }
 
 /// All entries, empty ones too: those hold at one address, for some of its views.

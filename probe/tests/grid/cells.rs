@@ -5,8 +5,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use twinbpf_probe::{Available, Binary, Point, Refusal, Store, Value};
+use twinbpf_probe::{Available, Binary, Definition, Point, Refusal, Store, Value};
 
+use crate::gdb;
 use crate::rust;
 use crate::source::{self, Function};
 use crate::support::{parse, read};
@@ -84,6 +85,20 @@ pub(crate) struct Counts {
     refused: BTreeMap<&'static str, usize>,
     pub(crate) wrong: Vec<String>,
     refusals: Vec<String>,
+    pub(crate) gdb: Witness,
+}
+
+/// What gdb says of the same arguments.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Witness {
+    /// Arguments with the right value at each hit.
+    pub(crate) right: usize,
+    /// Of these, the ones that are refused here, but for the next.
+    pub(crate) refused: usize,
+    /// Those for which gdb is wrong in another program with the same code and the same debug information.
+    undecided: usize,
+    /// Arguments with a wrong value at some hit.
+    wrong: usize,
 }
 
 impl Counts {
@@ -104,12 +119,18 @@ impl Counts {
             *self.refused.entry(why).or_default() += count;
         }
         self.wrong.extend(other.wrong.iter().map(|wrong| format!("{cell}: {wrong}")));
+        self.gdb.right += other.gdb.right;
+        self.gdb.refused += other.gdb.refused;
+        self.gdb.undecided += other.gdb.undecided;
+        self.gdb.wrong += other.gdb.wrong;
     }
 }
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "right {:?}, refused {:?}, wrong {}", self.right, self.refused, self.wrong.len())
+        write!(f, "right {:?}, refused {:?}, wrong {}", self.right, self.refused, self.wrong.len())?;
+        let Witness { right, refused, undecided, wrong } = self.gdb;
+        write!(f, "; gdb right {right}, of these refused {refused}, undecided {undecided}; gdb wrong {wrong}")
     }
 }
 
@@ -189,7 +210,7 @@ impl Cell {
         let store = Store::new();
         let bytes = std::fs::read(&program).unwrap();
         let binary = Binary::open(&store, &program, &bytes, &read, 2).unwrap();
-        let counts = compare(&binary, &program, self.pie, &functions);
+        let counts = compare(&binary, &program, self.pie, &functions)?;
         assert_eq!(binary.missing().iter().map(ToString::to_string).collect::<Vec<_>>(), [""; 0], "{self}");
         if std::env::var_os("TWINBPF_GRID_KEEP").is_none() {
             std::fs::remove_dir_all(folder).unwrap();
@@ -239,7 +260,7 @@ struct Reading {
     place: String,
 }
 
-fn compare(binary: &Binary<'_>, program: &Path, pie: bool, functions: &[Function]) -> Counts {
+fn compare(binary: &Binary<'_>, program: &Path, pie: bool, functions: &[Function]) -> Result<Counts, String> {
     let mut counts = Counts::default();
     let mut points: Vec<(usize, Point)> = Vec::new();
     for (at, function) in functions.iter().enumerate() {
@@ -251,6 +272,9 @@ fn compare(binary: &Binary<'_>, program: &Path, pie: bool, functions: &[Function
             let definition = parse(&format!("{}{position} @seq=@seq:s32 {args}", function.name)).unwrap();
             match binary.probe(&definition) {
                 Ok(found) => {
+                    if at % 4 == 1 {
+                        assert_eq!(alone(program, &definition), found, "by a search, without an index");
+                    }
                     let listed = binary.available(&definition).unwrap();
                     counts.wrong.extend(found.iter().zip(&listed).flat_map(|(point, (listed, all))| {
                         // Arguments may move a point after the prologue.
@@ -278,11 +302,20 @@ fn compare(binary: &Binary<'_>, program: &Path, pie: bool, functions: &[Function
             }
         }
     }
-    judge(&mut counts, functions, &readings, &log);
+    let calls = calls(&log);
+    judge(&mut counts, functions, &readings, &calls);
+    second_witness(&mut counts, program, pie, functions, &points, &calls)?;
     if std::env::var_os("TWINBPF_GRID_VERBOSE").is_some() {
         counts.refusals.iter().for_each(|refusal| println!("    {refusal}"));
     }
-    counts
+    Ok(counts)
+}
+
+/// The points of a definition, the first that is searched for in a file.
+fn alone(program: &Path, definition: &Definition) -> Vec<Point> {
+    let (store, bytes) = (Store::new(), std::fs::read(program).unwrap());
+    let binary = Binary::open(&store, program, &bytes, &read, 1).unwrap();
+    binary.probe(definition).unwrap()
 }
 
 /// Arguments whose place is another one in the list of what can be had.
@@ -309,8 +342,11 @@ fn read_all(binary: &Binary<'_>, points: &[(usize, Point)], hit: &Hit<'_>) -> Ve
     found
 }
 
-fn judge(counts: &mut Counts, functions: &[Function], readings: &[Reading], log: &str) {
-    let mut calls: HashMap<i64, (String, HashMap<String, i128>)> = HashMap::new();
+/// What the program passed: by number of the call, the function and its arguments.
+type Calls = HashMap<i64, (String, HashMap<String, i128>)>;
+
+fn calls(log: &str) -> Calls {
+    let mut calls = Calls::new();
     let mut last = 0;
     for line in log.lines() {
         if let Some((seq, name)) = line.strip_prefix("= ").and_then(|rest| rest.split_once(' ')) {
@@ -321,6 +357,52 @@ fn judge(counts: &mut Counts, functions: &[Function], readings: &[Reading], log:
         }
     }
     assert!(!calls.is_empty(), "the program logs its calls");
+    calls
+}
+
+/// Counts the arguments that gdb gets right, and those of them that are refused here.
+fn second_witness(
+    counts: &mut Counts,
+    program: &Path,
+    pie: bool,
+    functions: &[Function],
+    points: &[(usize, Point)],
+    calls: &Calls,
+) -> Result<(), String> {
+    let mut asked: Vec<gdb::Asked<'_>> = Vec::new();
+    for (_, point) in points {
+        let args = point.args[1..].iter().map(|(name, _)| name.as_str());
+        asked.push((point.address, &point.function, args.collect()));
+    }
+    let values = gdb::values(program, pie, &asked).ok_or("gdb: not installed")?;
+    for (at, point) in points {
+        for (name, place) in &point.args[1..] {
+            let Some(values) = values.get(&(point.address, name.clone())) else { continue };
+            // Of a point in code of several functions, the calls of this one.
+            let passed = |seq: &i64| calls.get(seq).filter(|(function, _)| *function == functions[*at].name);
+            let mut pairs =
+                values.iter().filter_map(|(seq, value)| Some((passed(seq)?.1.get(name)?, value))).peekable();
+            if pairs.peek().is_none() {
+                continue;
+            }
+            if pairs.all(|(passed, value)| *passed == i128::from(*value as i64)) {
+                counts.gdb.right += 1;
+                let is_undecided = matches!(place, Err(Refusal::Constant(_) | Refusal::Promoted));
+                counts.gdb.undecided += usize::from(is_undecided);
+                counts.gdb.refused += usize::from(place.is_err() && !is_undecided);
+                if let (Err(refusal), true) = (place, std::env::var_os("TWINBPF_GRID_VERBOSE").is_some()) {
+                    let Function { name: function, shape, .. } = &functions[*at];
+                    println!("    gdb has {function} {shape:?} {:#x} {name}: {refusal}", point.address);
+                }
+            } else {
+                counts.gdb.wrong += 1;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn judge(counts: &mut Counts, functions: &[Function], readings: &[Reading], calls: &Calls) {
     let mut seen: HashMap<(&str, &str), bool> = HashMap::new();
     for reading in readings {
         let function = &functions[reading.function];

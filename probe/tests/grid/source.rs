@@ -132,7 +132,7 @@ fn param(random: &mut Random, at: usize, kind: u64, constant: bool) -> Param {
             return Param { declaration, takes, value, uses, change, before };
         }
         11..=14 => return by_value(&n, kind, seed),
-        16 => return to_local(at, seed),
+        16..=19 => return to_local(at, seed),
         _ => {
             let (uses, change) = (format!("(long){n}"), format!("{n} = {n} * 2;"));
             let value = format!("(double)(vary & {seed})");
@@ -239,7 +239,7 @@ pub(crate) fn program(seed: u64, count: usize, is_cpp: bool) -> (String, Vec<Fun
         let many = 1 + random.below(if at % 5 == 0 { 9 } else { 5 });
         let params: Vec<Param> = (0..many as usize)
             .map(|place| {
-                let kind = random.below(if shape == Shape::Inline { 17 } else { 16 });
+                let kind = random.below(if shape == Shape::Inline { 20 } else { 16 });
                 let kind = if shape == Shape::Constants && kind > 8 { kind % 7 } else { kind };
                 param(&mut random, place, kind, shape == Shape::Constants)
             })
