@@ -374,7 +374,8 @@ fn second_witness(
         let args = point.args[1..].iter().map(|(name, _)| name.as_str());
         asked.push((point.address, &point.function, args.collect()));
     }
-    let values = gdb::values(program, pie, &asked).ok_or("gdb: not installed")?;
+    let target = gdb::Target { program, args: &[], environment: &[], module: program, is_pie: pie, most: usize::MAX };
+    let values = gdb::values(&target, "*(int *)&seq", &asked).ok_or("gdb: not installed")?;
     for (at, point) in points {
         for (name, place) in &point.args[1..] {
             let Some(values) = values.get(&(point.address, name.clone())) else { continue };
