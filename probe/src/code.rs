@@ -241,7 +241,7 @@ fn callee<'a>(site: &Site<'_, 'a>, target: u64) -> Option<&'a str> {
 }
 
 /// Whether the straight code to the site writes all these bytes of the frame, which are relative to the CFA. LLVM stores a
-/// copy's parameters in front of the copy as well, and gives each variable a slot of its own where it does not optimise.
+/// copy's parameters before the copy as well, and gives each variable a slot of its own where it does not optimise.
 fn is_stored(site: &Site<'_, '_>, wanted: (i64, i64)) -> bool {
     let begin = site.copy.map_or(site.entry, |(begin, _)| straight_from(site, begin));
     let Some(mut decoder) = decoder(site.binary.elf(), begin, site.pc) else { return false };

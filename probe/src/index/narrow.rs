@@ -18,9 +18,9 @@ const FEW: usize = 4;
 /// How units write names of functions and types.
 #[derive(Clone, Copy, Debug, Default)]
 struct Forms {
-    /// `DW_FORM_string`.
+    /// In place: `DW_FORM_string`.
     inline: bool,
-    /// `DW_FORM_strp`.
+    /// By place in `.debug_str`: `DW_FORM_strp`.
     offset: bool,
 }
 

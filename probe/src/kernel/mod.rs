@@ -199,7 +199,7 @@ impl<'a> KernelTypes<'a> {
     }
 }
 
-/// Why what functions of one name differ in cannot be had.
+/// Why an argument in which functions of one name differ is refused.
 fn differently(count: usize) -> String {
     format!(
         "differently by the {count} functions of that name in the kernel's types, and nothing says which one is meant"

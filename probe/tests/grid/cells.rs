@@ -369,13 +369,13 @@ fn second_witness(
     points: &[(usize, Point)],
     calls: &Calls,
 ) -> Result<(), String> {
-    let mut asked: Vec<gdb::Asked<'_>> = Vec::new();
+    let mut requests: Vec<gdb::Request<'_>> = Vec::new();
     for (_, point) in points {
         let args = point.args[1..].iter().map(|(name, _)| name.as_str());
-        asked.push((point.address, &point.function, args.collect()));
+        requests.push((point.address, &point.function, args.collect()));
     }
     let target = gdb::Target { program, args: &[], environment: &[], module: program, is_pie: pie, most: usize::MAX };
-    let values = gdb::values(&target, "*(int *)&seq", &asked).ok_or("gdb: not installed")?;
+    let values = gdb::values(&target, "*(int *)&seq", &requests).ok_or("gdb: not installed")?;
     for (at, point) in points {
         for (name, place) in &point.args[1..] {
             let Some(values) = values.get(&(point.address, name.clone())) else { continue };

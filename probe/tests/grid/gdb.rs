@@ -21,15 +21,15 @@ pub(crate) struct Target<'p> {
 pub(crate) type Values = HashMap<(u64, String), Vec<(i64, i128)>>;
 
 /// A point's address, its function and arguments.
-pub(crate) type Asked<'p> = (u64, &'p str, Vec<&'p str>);
+pub(crate) type Request<'p> = (u64, &'p str, Vec<&'p str>);
 
 /// Runs the program under gdb, which stops at each point and reads all arguments; `None` where gdb is not installed. `seq` is
 /// an expression for the number of a call.
-pub(crate) fn values(target: &Target<'_>, seq: &str, points: &[Asked<'_>]) -> Option<Values> {
+pub(crate) fn values(target: &Target<'_>, seq: &str, points: &[Request<'_>]) -> Option<Values> {
     let program = target.program;
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let line = |(address, function, args): &Asked<'_>| format!("{address} {function} {}\n", args.join(" "));
+    let line = |(address, function, args): &Request<'_>| format!("{address} {function} {}\n", args.join(" "));
     std::fs::write(path("points"), points.iter().map(line).collect::<String>()).unwrap();
     std::fs::write(path("gdb.py"), include_str!("gdb.py")).unwrap();
     let mut gdb = Command::new("gdb");
