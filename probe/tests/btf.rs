@@ -36,7 +36,7 @@ struct Counts {
 
 fn of_a_program_of_many_functions() {
     let folder = tempfile::tempdir().unwrap();
-    let (text, functions) = source::program(1, 400, false);
+    let (text, functions) = source::program(1, 420, false);
     // Copies with other parameters, which have suffixes, and functions of which there are two.
     let text = text
         + "NOINLINE double real(double d, int k, float f, long l) { sink(k + l); return d + f; }\n\
