@@ -206,8 +206,10 @@ impl<'a> Index<'a> {
 
     /// The concrete function that begins at an address of code.
     pub(crate) fn function_at(&self, debug: &Debug<'a>, address: u64) -> Option<Die> {
-        if self.by_name.get().is_none() {
-            for unit in debug.units_at(address) {
+        let units = debug.units_at(address);
+        // The units that have the code also say what it is.
+        if self.by_name.get().is_none() && !units.is_empty() {
+            for unit in units {
                 let mut functions = self.part(debug, unit).functions.iter();
                 let begins =
                     |function: &&Function<'_>| function.kind == Kind::Concrete && function.begin == Some(address);
@@ -215,6 +217,7 @@ impl<'a> Index<'a> {
                     return Some(Die { unit, offset: found.offset });
                 }
             }
+            return None;
         }
         self.by_name(debug).entries.get(&address).copied()
     }

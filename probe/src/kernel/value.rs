@@ -11,6 +11,8 @@ use crate::types::Encoding;
 use crate::value::{Bits, Value};
 use crate::walk::{number, unit_of};
 
+/// Most members and elements of a result that count.
+const MOST_PARTS: u32 = 256;
 /// Most anonymous structures in each other.
 const MOST_NESTED: u32 = 32;
 
@@ -70,24 +72,26 @@ fn result_in_memory(btf: &Btf, machine: Machine, result: TypeId) -> Option<bool>
         Machine::Aarch64 => Some(false),
         Machine::Riscv64 => Some(whole.size > 16),
         Machine::X86_64 if whole.size > 16 => Some(true),
-        Machine::X86_64 => is_aligned(btf, result, 0, MOST_NESTED).then_some(false),
+        Machine::X86_64 => is_aligned(btf, result, 0, &mut { MOST_PARTS }).then_some(false),
     }
 }
 
 /// Whether what a type of at most 16 bytes consists of, from a bit on, is aligned: System V's classification returns other
-/// structures in memory, and those with numbers of 16 bytes in ways of their own.
-fn is_aligned(btf: &Btf, ty: TypeId, at: u32, nested: u32) -> bool {
-    let Some(nested) = nested.checked_sub(1) else { return false };
+/// structures in memory, and those with numbers of 16 bytes in ways of their own. It counts down what it reads, to at most `left` parts.
+fn is_aligned(btf: &Btf, ty: TypeId, at: u32, left: &mut u32) -> bool {
+    let Some(less) = left.checked_sub(1) else { return false };
+    *left = less;
     let size = btf.size_of(ty).unwrap_or(u32::MAX);
     match btf.resolve(ty) {
         Ok((_, Type::Struct(whole) | Type::Union(whole))) => whole.members().all(|member| {
-            let is_bits = member.bits != 0 && (at + member.bit_offset) % 64 + member.bits <= 64;
-            is_bits || is_aligned(btf, member.type_id, at + member.bit_offset, nested)
+            let Some(at) = at.checked_add(member.bit_offset) else { return false };
+            let is_bits = member.bits != 0 && at % 64 + member.bits <= 64;
+            is_bits || is_aligned(btf, member.type_id, at, left)
         }),
-        Ok((_, Type::Array(array))) => {
-            let one = btf.size_of(array.elem).unwrap_or(u32::MAX);
-            size <= 16
-                && (0..array.len).all(|index| one == 0 || is_aligned(btf, array.elem, at + index * one * 8, nested))
+        Ok((_, Type::Array(_))) if size == 0 => true,
+        Ok((_, Type::Array(array))) if size <= 16 => {
+            let bits = size / array.len.max(1) * 8;
+            (0..array.len).all(|index| is_aligned(btf, array.elem, at.saturating_add(index * bits), left))
         }
         Ok(_) => (1..=8).contains(&size) && at.is_multiple_of(size * 8),
         Err(_) => false,

@@ -20,7 +20,10 @@ pub(super) fn target(binary: &Binary<'_>, definition: &Definition, text: &str, a
         return Err(Error::NoCode { address, code: binary.elf().code_ranges() });
     }
     let view = None;
-    let units = binary.debug().units_at(address).into_iter().chain(0..binary.debug().len());
+    let mut units = binary.debug().units_at(address);
+    if units.is_empty() {
+        units.extend(0..binary.debug().len());
+    }
     let inside = units.into_iter().find_map(|unit| source::target_at(binary, unit, address, view));
     let symbol = binary.symbol_over(address);
     let target = inside.unwrap_or_else(|| {
