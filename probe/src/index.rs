@@ -115,19 +115,8 @@ impl<'a> Index<'a> {
     /// Makes parts of some units.
     fn make(&self, debug: &Debug<'a>, units: impl IntoIterator<Item = usize>) {
         let missing: Vec<usize> = units.into_iter().filter(|at| self.parts[*at].get().is_none()).collect();
-        let next = AtomicUsize::new(0);
-        let work = || {
-            while let Some(unit) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
-                self.part(debug, *unit);
-            }
-        };
-        let threads = self.threads.min(missing.len() / 8);
-        std::thread::scope(|scope| {
-            for _ in 1..threads {
-                // Without a further thread this one does the work.
-                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
-            }
-            work();
+        in_parallel(self.threads, &missing, |unit| {
+            self.part(debug, unit);
         });
     }
 
@@ -143,7 +132,7 @@ impl<'a> Index<'a> {
         if self.by_name.get().is_some() || self.searches.fetch_add(1, Ordering::Relaxed) >= MOST_SEARCHES {
             return None;
         }
-        self.narrow.units(debug, names)
+        self.narrow.units(debug, names, self.threads)
     }
 
     fn by_name(&self, debug: &Debug<'a>) -> &ByName<'a> {
@@ -311,6 +300,23 @@ impl<'a> Index<'a> {
             }
         }
     }
+}
+
+/// Does something with each unit, on as many threads as are worth it.
+fn in_parallel(threads: usize, units: &[usize], work: impl Fn(usize) + Sync) {
+    let next = AtomicUsize::new(0);
+    let run = || {
+        while let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
+            work(*unit);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(units.len() / 8) {
+            // Without a further thread this one does the work.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, run);
+        }
+        run();
+    });
 }
 
 fn is_class(tag: DwTag) -> bool {

@@ -3,14 +3,16 @@
 
 use std::collections::HashSet;
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use gimli::constants as dw;
 use gimli::{DwAt, DwForm, DwTag, Reader, Section};
 use memchr::memmem;
 
-use crate::debug::{Debug, Dwarf};
+use super::in_parallel;
+use crate::debug::{Debug, Dwarf, Unit, Value};
 use crate::elf::Slice;
+use crate::error::Refusal;
 
 /// Places of a name in `.debug_str` that are searched for one after the other; more, in one pass for all of them.
 const FEW: usize = 4;
@@ -31,7 +33,7 @@ pub(super) struct Narrow(OnceLock<Option<Forms>>);
 impl Narrow {
     /// The units with any of these names, in order. `None` if they write names in other ways: by index, in another unit or
     /// in another file.
-    pub(super) fn units(&self, debug: &Debug<'_>, names: &[&[u8]]) -> Option<Vec<usize>> {
+    pub(super) fn units(&self, debug: &Debug<'_>, names: &[&[u8]], threads: usize) -> Option<Vec<usize>> {
         let (dwarf, units) = debug.own_units()?;
         let (units, tables): (Vec<Range<usize>>, HashSet<usize>) = units.unzip();
         let forms = (*self.0.get_or_init(|| forms(dwarf, &tables)))?;
@@ -51,8 +53,75 @@ impl Narrow {
             few if few.len() <= FEW => few.iter().for_each(|place| search(&place.to_le_bytes())),
             many => mark_any(info, &units, many, &mut found),
         }
-        Some((0..units.len()).filter(|unit| found[*unit]).collect())
+        let found: Vec<usize> = (0..units.len()).filter(|unit| found[*unit]).collect();
+        needles.sort_unstable();
+        Some(confirmed(debug, &found, &Wanted { places: needles, names }, threads))
     }
+}
+
+/// The units in which a function or type has one of the names: the same bytes may be a part of something else. Nothing of a
+/// unit is kept.
+fn confirmed(debug: &Debug<'_>, units: &[usize], wanted: &Wanted<'_>, threads: usize) -> Vec<usize> {
+    let rest = Mutex::new(Vec::new());
+    in_parallel(threads, units, |unit| {
+        // Reading a damaged unit says what is wrong with it.
+        if debug.visit(unit, |unit| wanted.are_in(unit)).is_ok_and(|found| found.unwrap_or(true)) {
+            rest.lock().unwrap_or_else(PoisonError::into_inner).push(unit);
+        }
+    });
+    let mut rest = rest.into_inner().unwrap_or_else(PoisonError::into_inner);
+    rest.sort_unstable();
+    rest
+}
+
+/// What names are: places in `.debug_str`, in order, and the texts themselves.
+struct Wanted<'n> {
+    places: Vec<u32>,
+    names: &'n [&'n [u8]],
+}
+
+impl Wanted<'_> {
+    fn is(&self, value: &Value<'_>) -> bool {
+        match value {
+            Value::DebugStrRef(place) => self.places.binary_search(&(place.0 as u32)).is_ok(),
+            Value::String(text) => self.names.contains(&text.slice()),
+            _ => false,
+        }
+    }
+
+    /// Whether a function or type of a unit has one of the names.
+    fn are_in(&self, unit: &Unit<'_>) -> Result<bool, Refusal> {
+        let mut entries = unit.unit.entries_raw(None)?;
+        while !entries.is_empty() {
+            let Some(abbreviation) = entries.read_abbreviation()? else { continue };
+            let attributes = abbreviation.attributes();
+            let mut from = 0;
+            if has_functions_name(abbreviation.tag()) {
+                for (at, spec) in attributes.iter().enumerate().filter(|(_, spec)| is_name(spec.name())) {
+                    entries.skip_attributes(&attributes[from..at])?;
+                    from = at + 1;
+                    if self.is(&entries.read_attribute(*spec)?.value()) {
+                        return Ok(true);
+                    }
+                }
+            }
+            entries.skip_attributes(&attributes[from..])?;
+        }
+        Ok(false)
+    }
+}
+
+/// Whether names of such DIEs are searched for.
+fn has_functions_name(tag: DwTag) -> bool {
+    is_function(tag) || matches!(tag, dw::DW_TAG_structure_type | dw::DW_TAG_class_type | dw::DW_TAG_union_type)
+}
+
+fn is_function(tag: DwTag) -> bool {
+    matches!(tag, dw::DW_TAG_subprogram | dw::DW_TAG_inlined_subroutine)
+}
+
+fn is_name(name: DwAt) -> bool {
+    matches!(name, dw::DW_AT_name | dw::DW_AT_linkage_name | dw::DW_AT_MIPS_linkage_name)
 }
 
 /// Where a string begins: also as the end of a longer one, since linkers merge these. The lower half of places beyond
@@ -124,20 +193,16 @@ impl Forms {
     }
 
     fn attribute(&mut self, tag: DwTag, name: DwAt, form: DwForm) -> Option<()> {
-        let is_function = matches!(tag, dw::DW_TAG_subprogram | dw::DW_TAG_inlined_subroutine);
-        let is_type = matches!(tag, dw::DW_TAG_structure_type | dw::DW_TAG_class_type | dw::DW_TAG_union_type);
         match name {
             // What it has is in another file.
             dw::DW_AT_dwo_name | dw::DW_AT_GNU_dwo_name => return None,
-            dw::DW_AT_name | dw::DW_AT_linkage_name | dw::DW_AT_MIPS_linkage_name if is_function || is_type => {
-                match form {
-                    dw::DW_FORM_string => self.inline = true,
-                    dw::DW_FORM_strp => self.offset = true,
-                    _ => return None,
-                }
-            }
+            name if is_name(name) && has_functions_name(tag) => match form {
+                dw::DW_FORM_string => self.inline = true,
+                dw::DW_FORM_strp => self.offset = true,
+                _ => return None,
+            },
             // The name is there.
-            dw::DW_AT_abstract_origin | dw::DW_AT_specification if is_function => match form {
+            dw::DW_AT_abstract_origin | dw::DW_AT_specification if is_function(tag) => match form {
                 dw::DW_FORM_ref1 | dw::DW_FORM_ref2 | dw::DW_FORM_ref4 | dw::DW_FORM_ref8 | dw::DW_FORM_ref_udata => {}
                 _ => return None,
             },
