@@ -143,7 +143,7 @@ impl<'a> Index<'a> {
                 let part = self.part(debug, unit);
                 for found in part.functions.iter().filter(|function| function.kind != Kind::Abstract) {
                     let die = Die { unit, offset: found.offset };
-                    let (name, linkage) = self.own_names(debug, die);
+                    let (name, linkage) = self.own_names(debug, &self.chain(debug, die));
                     for name in [name, linkage.filter(|linkage| Some(*linkage) != name)].into_iter().flatten() {
                         functions.entry(name).or_insert_with(Vec::new).push(die);
                     }
@@ -165,26 +165,26 @@ impl<'a> Index<'a> {
         // The last part of a path; in templates' arguments there are paths as well.
         let last = pattern.rsplit("::").next().unwrap_or(pattern);
         let exact = !glob::is_pattern(pattern) && !pattern.contains(['<', '(', '{']);
+        if !exact {
+            self.complete(debug);
+            return self.functions_of(debug, 0..self.parts.len());
+        }
         let names = if pattern == last { &[last][..] } else { &[last, pattern] };
         let names: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
-        let units = match exact.then(|| self.search(debug, &names)) {
-            Some(Some(units)) => {
-                self.make(debug, units.iter().copied());
-                units
-            }
-            Some(None) => {
-                let functions = &self.by_name(debug).functions;
-                let of_name = |name| functions.get(name).into_iter().flatten();
-                let mut found: Vec<Die> = names.into_iter().flat_map(of_name).copied().collect();
-                found.sort_unstable();
-                found.dedup();
-                return found;
-            }
-            None => {
-                self.complete(debug);
-                (0..self.parts.len()).collect()
-            }
-        };
+        if let Some(units) = self.search(debug, &names) {
+            self.make(debug, units.iter().copied());
+            return self.functions_of(debug, units);
+        }
+        let functions = &self.by_name(debug).functions;
+        let of_name = |name| functions.get(name).into_iter().flatten();
+        let mut found: Vec<Die> = names.into_iter().flat_map(of_name).copied().collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Functions and copies of some units, in order.
+    fn functions_of(&self, debug: &Debug<'a>, units: impl IntoIterator<Item = usize>) -> Vec<Die> {
         let of_unit = |unit: usize| {
             let functions = self.part(debug, unit).functions.iter();
             let there = functions.filter(|function| function.kind != Kind::Abstract);
@@ -195,20 +195,16 @@ impl<'a> Index<'a> {
 
     /// The concrete function that begins at an address of code.
     pub(crate) fn function_at(&self, debug: &Debug<'a>, address: u64) -> Option<Die> {
-        let units = debug.units_at(address);
-        // The units that have the code also say what it is.
-        if self.by_name.get().is_none() && !units.is_empty() {
-            for unit in units {
-                let mut functions = self.part(debug, unit).functions.iter();
-                let begins =
-                    |function: &&Function<'_>| function.kind == Kind::Concrete && function.begin == Some(address);
-                if let Some(found) = functions.find(begins) {
-                    return Some(Die { unit, offset: found.offset });
-                }
-            }
-            return None;
+        let units = if self.by_name.get().is_none() { debug.units_at(address) } else { Vec::new() };
+        if units.is_empty() {
+            return self.by_name(debug).entries.get(&address).copied();
         }
-        self.by_name(debug).entries.get(&address).copied()
+        // The units that have the code also say what it is.
+        let begins = |function: &&Function<'_>| function.kind == Kind::Concrete && function.begin == Some(address);
+        units.into_iter().find_map(|unit| {
+            let found = self.part(debug, unit).functions.iter().find(begins)?;
+            Some(Die { unit, offset: found.offset })
+        })
     }
 
     pub(crate) fn function(&self, debug: &Debug<'a>, die: Die) -> Option<&Function<'a>> {
@@ -239,11 +235,11 @@ impl<'a> Index<'a> {
         chain
     }
 
-    /// Name and linkage name of a function, without its scopes.
-    fn own_names(&self, debug: &Debug<'a>, die: Die) -> (Option<&'a [u8]>, Option<&'a [u8]>) {
+    /// Name and linkage name of a function by its chain, without its scopes.
+    fn own_names(&self, debug: &Debug<'a>, chain: &[Die]) -> (Option<&'a [u8]>, Option<&'a [u8]>) {
         let (mut name, mut linkage) = (None, None);
-        for function in self.chain(debug, die).into_iter().filter_map(|at| self.function(debug, at)) {
-            name = name.or(function.name);
+        for function in chain.iter().filter_map(|at| self.function(debug, *at)) {
+            name = name.or(function.name.filter(|name| !name.is_empty()));
             linkage = linkage.or(function.linkage);
         }
         (name, linkage)
@@ -251,26 +247,16 @@ impl<'a> Index<'a> {
 
     /// Names of a function; `None` if it has none.
     pub(crate) fn names(&self, debug: &Debug<'a>, die: Die) -> Option<Names<'a>> {
-        let mut names = Names::default();
-        let mut scope = None;
-        for at in self.chain(debug, die) {
-            let Some(function) = self.function(debug, at) else { continue };
-            names.linkage = names.linkage.or(function.linkage);
-            if let Some(name) = function.name.filter(|_| names.name.is_empty()) {
-                names.name = name;
-            }
-            // The last one is the declaration in its class.
-            if function.kind != Kind::Inlined && function.scope != 0 {
-                scope = Some((at.unit, function.scope));
-            }
-        }
-        if names.name.is_empty() {
-            names.name = names.linkage?;
-        }
-        if let Some((unit, scope)) = scope {
-            names.scoped = Some(self.scoped(debug, unit, scope, names.name));
-        }
-        Some(names)
+        let chain = self.chain(debug, die);
+        let (name, linkage) = self.own_names(debug, &chain);
+        let name = name.or(linkage)?;
+        // The last one is the declaration in its class.
+        let scope = chain.iter().rev().find_map(|at| {
+            let function = self.function(debug, *at)?;
+            (function.kind != Kind::Inlined && function.scope != 0).then_some((at.unit, function.scope))
+        });
+        let scoped = scope.map(|(unit, scope)| self.scoped(debug, unit, scope, name));
+        Some(Names { name, linkage, scoped })
     }
 
     fn scoped(&self, debug: &Debug<'a>, unit: usize, mut scope: u32, name: &[u8]) -> String {
@@ -317,6 +303,14 @@ fn in_parallel(threads: usize, units: &[usize], work: impl Fn(usize) + Sync) {
         }
         run();
     });
+}
+
+fn is_function(tag: DwTag) -> bool {
+    matches!(tag, dw::DW_TAG_subprogram | dw::DW_TAG_inlined_subroutine)
+}
+
+fn is_record(tag: DwTag) -> bool {
+    is_class(tag) || tag == dw::DW_TAG_union_type
 }
 
 fn is_class(tag: DwTag) -> bool {
@@ -369,9 +363,9 @@ fn walk<'a>(unit: &Unit<'a>, part: &mut Part<'a>) -> Result<(), Refusal> {
         }
         let (scope, function) = around.last().map_or((0, None), |around| (around.scope, around.function));
         let tag = abbreviation.tag();
-        let is_type = matches!(tag, dw::DW_TAG_structure_type | dw::DW_TAG_class_type | dw::DW_TAG_union_type);
+        let is_type = is_record(tag);
         let inner = match tag {
-            dw::DW_TAG_subprogram | dw::DW_TAG_inlined_subroutine => {
+            _ if is_function(tag) => {
                 let mut found = Attributes::default();
                 for spec in abbreviation.attributes() {
                     found.take(unit, entries.read_attribute(*spec)?);

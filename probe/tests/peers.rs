@@ -68,28 +68,34 @@ fn functions(binary: &Binary<'_>) -> Vec<(String, Point, Vec<Available>)> {
     found
 }
 
+/// Does something with a file that has debug information; `None`, and the test skipped, where it has not.
+fn with_debug<R>(module: &Path, run: impl FnOnce(&Binary<'_>) -> R) -> Option<R> {
+    let Ok(bytes) = std::fs::read(module) else {
+        harness::skip(&format!("{}: not there", module.display()));
+        return None;
+    };
+    let store = Store::new();
+    let binary = Binary::open(&store, module, &bytes, &read, 2).unwrap();
+    match binary.no_debug() {
+        Some(why) => {
+            harness::skip(&format!("{}: {why}", module.display()));
+            None
+        }
+        None => Some(run(&binary)),
+    }
+}
+
 fn values_of_functions_that_run() {
     let least = std::env::var("TWINBPF_DEBUG_FUNCTIONS").map_or(50, |least| least.parse().expect("a number"));
-    for subject in subjects() {
-        let Ok(bytes) = std::fs::read(&subject.module) else {
-            return harness::skip(&format!("{}: not there", subject.module.display()));
+    for Subject { module, program, args, environment } in subjects() {
+        let run = |binary: &Binary<'_>| {
+            let (program, args, environment, module) = (&program, &args, &environment, &module);
+            let target = Target { program, args, environment, module, is_pie: !binary.is_fixed(), most: CALLS };
+            live(binary, &target, &functions(binary))
         };
-        let store = Store::new();
-        let binary = Binary::open(&store, &subject.module, &bytes, &read, 2).unwrap();
-        if let Some(why) = binary.no_debug() {
-            return harness::skip(&format!("{}: {why}", subject.module.display()));
-        }
-        let all = functions(&binary);
-        let target = Target {
-            program: &subject.program,
-            args: &subject.args,
-            environment: &subject.environment,
-            module: &subject.module,
-            is_pie: !binary.is_fixed(),
-            most: CALLS,
-        };
-        let Some(counts) = live(&binary, &target, &all) else { return harness::skip("gdb: not installed") };
-        println!("{}: {counts}", subject.module.display());
+        let Some(counts) = with_debug(&module, run) else { return };
+        let Some(counts) = counts else { return harness::skip("gdb: not installed") };
+        println!("{}: {counts}", module.display());
         assert!(counts.different.is_empty(), "{}", counts.different.join("\n"));
         assert!(counts.functions.len() >= least, "{counts}");
     }
@@ -236,21 +242,14 @@ fn places_of_perf() {
         return harness::skip("perf: not installed");
     }
     let mut different = Vec::new();
+    let one_of = if std::env::var_os("TWINBPF_DEBUG_FILES").is_none() { 150 } else { 1 };
     for Subject { module, .. } in subjects() {
-        let Ok(bytes) = std::fs::read(&module) else {
-            return harness::skip(&format!("{}: not there", module.display()));
+        let run = |binary: &Binary<'_>| {
+            let all: Vec<_> = functions(binary).into_iter().step_by(one_of).collect();
+            (against_perf(binary, &module, &all), all.len())
         };
-        let store = Store::new();
-        let binary = Binary::open(&store, &module, &bytes, &read, 2).unwrap();
-        if let Some(why) = binary.no_debug() {
-            return harness::skip(&format!("{}: {why}", module.display()));
-        }
-        let mut all = functions(&binary);
-        if std::env::var_os("TWINBPF_DEBUG_FILES").is_none() {
-            all = all.into_iter().step_by(150).collect();
-        }
-        let counts = against_perf(&binary, &module, &all);
-        println!("{}: {} functions: {counts:#?}", module.display(), all.len());
+        let Some((counts, functions)) = with_debug(&module, run) else { return };
+        println!("{}: {functions} functions: {counts:#?}", module.display());
         different.extend(counts.different);
     }
     assert!(different.is_empty(), "{}", different.join("\n"));

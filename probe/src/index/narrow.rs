@@ -9,7 +9,7 @@ use gimli::constants as dw;
 use gimli::{DwAt, DwForm, DwTag, Reader, Section};
 use memchr::memmem;
 
-use super::in_parallel;
+use super::{in_parallel, is_function, is_record};
 use crate::debug::{Debug, Dwarf, Unit, Value};
 use crate::elf::Slice;
 use crate::error::Refusal;
@@ -35,8 +35,8 @@ impl Narrow {
     /// in another file.
     pub(super) fn units(&self, debug: &Debug<'_>, names: &[&[u8]], threads: usize) -> Option<Vec<usize>> {
         let (dwarf, units) = debug.own_units()?;
-        let (units, tables): (Vec<Range<usize>>, HashSet<usize>) = units.unzip();
-        let forms = (*self.0.get_or_init(|| forms(dwarf, &tables)))?;
+        let (units, tables): (Vec<Range<usize>>, Vec<usize>) = units.unzip();
+        let forms = (*self.0.get_or_init(|| forms(dwarf, tables)))?;
         let texts: Vec<Vec<u8>> = names.iter().map(|name| [*name, b"\0"].concat()).collect();
         let mut needles = Vec::new();
         if forms.offset {
@@ -113,11 +113,7 @@ impl Wanted<'_> {
 
 /// Whether names of such DIEs are searched for.
 fn has_functions_name(tag: DwTag) -> bool {
-    is_function(tag) || matches!(tag, dw::DW_TAG_structure_type | dw::DW_TAG_class_type | dw::DW_TAG_union_type)
-}
-
-fn is_function(tag: DwTag) -> bool {
-    matches!(tag, dw::DW_TAG_subprogram | dw::DW_TAG_inlined_subroutine)
+    is_function(tag) || is_record(tag)
 }
 
 fn is_name(name: DwAt) -> bool {
@@ -162,11 +158,11 @@ fn mark_any(info: &[u8], units: &[Range<usize>], needles: &[u32], found: &mut [b
 }
 
 /// What the abbreviations of all units let names be; `None` for what is not searched.
-fn forms(dwarf: &Dwarf<'_>, tables: &HashSet<usize>) -> Option<Forms> {
+fn forms(dwarf: &Dwarf<'_>, tables: Vec<usize>) -> Option<Forms> {
     let mut forms = Forms::default();
     let all = dwarf.debug_abbrev.reader();
-    for table in tables {
-        let mut table = all.range_from(*table.min(&all.len())..);
+    for table in HashSet::<usize>::from_iter(tables) {
+        let mut table = all.range_from(table.min(all.len())..);
         while forms.abbreviation(&mut table)? {}
     }
     Some(forms)
