@@ -255,7 +255,7 @@ fn missing(elf: &Elf<'_>, tried: &[Tried]) -> String {
 
 fn merged<'a>(mut symbols: Vec<Symbol<'a>>, others: Vec<Symbol<'a>>) -> Vec<Symbol<'a>> {
     symbols.extend(others);
-    symbols.sort_by_key(|symbol| (symbol.address, symbol.rank, symbol.name));
+    symbols.sort_unstable_by_key(|symbol| (symbol.address, symbol.rank, symbol.name));
     symbols.dedup_by_key(|symbol| (symbol.address, symbol.name));
     symbols
 }

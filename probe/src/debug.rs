@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use gimli::{AttributeValue, DebugInfoOffset, SectionId, UnitHeader, UnitOffset, UnitType};
+use gimli::{Abbreviations, AttributeValue, DebugInfoOffset, SectionId, UnitHeader, UnitOffset, UnitType};
 
 use crate::elf::{Elf, Slice};
 use crate::error::{Error, Refusal, Tried};
@@ -74,6 +74,7 @@ struct Slot<'a> {
 
 /// The units of a file.
 pub(crate) struct Debug<'a> {
+    store: &'a Store,
     dwarf: Arc<Dwarf<'a>>,
     shared: Option<Arc<Dwarf<'a>>>,
     slots: Vec<Slot<'a>>,
@@ -115,14 +116,14 @@ impl<'a> Debug<'a> {
         }
         slots.sort_by_key(|slot| (slot.section, slot.begin));
         let split = split::Split::new(store, path, files);
-        Ok(Debug { dwarf, shared, slots, split, path: found.path, shared_missing })
+        Ok(Debug { store, dwarf, shared, slots, split, path: found.path, shared_missing })
     }
 
     /// No debug information.
     pub(crate) fn none(store: &'a Store, path: &Path, files: ReadFile<'a>) -> Debug<'a> {
         let dwarf = Arc::new(Dwarf::default());
         let split = split::Split::new(store, path, files);
-        Debug { dwarf, shared: None, slots: Vec::new(), split, path: None, shared_missing: None }
+        Debug { store, dwarf, shared: None, slots: Vec::new(), split, path: None, shared_missing: None }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -130,8 +131,12 @@ impl<'a> Debug<'a> {
     }
 
     pub(crate) fn unit(&self, index: usize) -> Result<&Unit<'a>, Refusal> {
-        let slot = self.slots.get(index).ok_or_else(|| Refusal::Damaged("a unit that is not there".to_owned()))?;
+        let slot = self.slot(index)?;
         slot.unit.get_or_init(|| self.read(slot)).as_ref().map_err(|why| Refusal::Damaged(why.clone()))
+    }
+
+    fn slot(&self, index: usize) -> Result<&Slot<'a>, Refusal> {
+        self.slots.get(index).ok_or_else(|| Refusal::Damaged("a unit that is not there".to_owned()))
     }
 
     /// Reads a unit for one use: each that is kept has tables of some ten kilobytes.
@@ -190,6 +195,17 @@ impl<'a> Debug<'a> {
         }
         let units = self.slots.iter().map(|slot| (slot.begin..slot.end, slot.header.debug_abbrev_offset().0));
         Some((&self.dwarf, units))
+    }
+
+    /// What the DIEs of one of the file's own units are read with; [`Debug::unit`] has its line table, too.
+    pub(crate) fn own_unit(&self, index: usize) -> Result<(UnitHeader<Slice<'a>>, Arc<Abbreviations>), Refusal> {
+        let header = self.slot(index)?.header;
+        Ok((header, self.dwarf.abbreviations(&header)?))
+    }
+
+    /// Says that bytes of units have been searched.
+    pub(crate) fn searched(&self, bytes: &[u8]) {
+        self.store.searched(bytes);
     }
 
     /// `.dwo` files that are not there, or that are of another build.

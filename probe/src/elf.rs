@@ -225,7 +225,7 @@ impl<'a> Elf<'a> {
                 found.push(Symbol { name, address, size, kind, rank });
             }
         }
-        found.sort_by_key(|symbol| (symbol.address, symbol.rank, symbol.name));
+        found.sort_unstable_by_key(|symbol| (symbol.address, symbol.rank, symbol.name));
         found.dedup_by_key(|symbol| (symbol.address, symbol.name));
         found
     }

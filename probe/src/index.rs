@@ -116,7 +116,7 @@ impl<'a> Index<'a> {
     fn make(&self, debug: &Debug<'a>, units: impl IntoIterator<Item = usize>) {
         let missing: Vec<usize> = units.into_iter().filter(|at| self.parts[*at].get().is_none()).collect();
         in_parallel(self.threads, &missing, |unit| {
-            self.part(debug, unit);
+            self.part(debug, *unit);
         });
     }
 
@@ -288,16 +288,16 @@ impl<'a> Index<'a> {
     }
 }
 
-/// Does something with each unit, on as many threads as are worth it.
-fn in_parallel(threads: usize, units: &[usize], work: impl Fn(usize) + Sync) {
+/// Does something with each of them, on as many threads as are worth it.
+fn in_parallel<T: Sync>(threads: usize, all: &[T], work: impl Fn(&T) + Sync) {
     let next = AtomicUsize::new(0);
     let run = || {
-        while let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
-            work(*unit);
+        while let Some(one) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+            work(one);
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..threads.min(units.len() / 8) {
+        for _ in 1..threads.min(all.len() / 8) {
             // Without a further thread this one does the work.
             let _ = std::thread::Builder::new().spawn_scoped(scope, run);
         }

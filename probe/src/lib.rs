@@ -47,5 +47,5 @@ pub use glob::is_pattern;
 pub use kernel::KernelTypes;
 pub use machine::{Machine, Register};
 pub use points::{Available, Point};
-pub use store::{Bytes, Store};
+pub use store::{Bytes, File, Store};
 pub use value::{Bits, Class, Encoding, Value};

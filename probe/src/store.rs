@@ -1,10 +1,21 @@
 //! Bytes that live as long as what was read from them: files, decompressed sections.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::OnceLock;
 
 /// The bytes of a file: owned, or mapped.
-pub type Bytes = Box<dyn AsRef<[u8]> + Send + Sync>;
+pub trait File: AsRef<[u8]> + Send + Sync {
+    /// A part has been searched, and little of it is read again: a mapping can give its memory back.
+    fn searched(&self, part: Range<usize>) {
+        let _ = part;
+    }
+}
+
+impl File for Vec<u8> {}
+
+/// A file to be read.
+pub type Bytes = Box<dyn File>;
 
 /// Keeps bytes until it is dropped. Grows through a shared reference, so that what borrows from it can add to it.
 #[derive(Default)]
@@ -31,6 +42,19 @@ impl Store {
             }
         }
     }
+
+    /// Tells the file that has `part` that it has been searched.
+    pub(crate) fn searched(&self, part: &[u8]) {
+        let mut at = self;
+        while let Some(kept) = at.0.get() {
+            let whole = (*kept.0).as_ref();
+            let from = part.as_ptr().addr().checked_sub(whole.as_ptr().addr());
+            if let Some(from) = from.filter(|from| from.saturating_add(part.len()) <= whole.len()) {
+                return kept.0.searched(from..from + part.len());
+            }
+            at = &kept.1;
+        }
+    }
 }
 
 impl Drop for Store {
@@ -46,5 +70,39 @@ impl Drop for Store {
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Store").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    struct Noted(Vec<u8>, Arc<Mutex<Vec<Range<usize>>>>);
+
+    impl AsRef<[u8]> for Noted {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+
+    impl File for Noted {
+        fn searched(&self, part: Range<usize>) {
+            self.1.lock().unwrap().push(part);
+        }
+    }
+
+    #[test]
+    fn the_file_that_has_a_part_gives_it_back() {
+        let (store, first, second) = (Store::new(), Arc::default(), Arc::default());
+        store.keep(Box::new(Noted(vec![1; 64], Arc::clone(&first))));
+        store.keep(Box::new(vec![2; 64]));
+        let bytes = store.keep(Box::new(Noted(vec![3; 64], Arc::clone(&second))));
+        store.searched(&bytes[8..24]);
+        store.searched(&bytes[60..]);
+        store.searched(&[4; 64]);
+        assert_eq!(*second.lock().unwrap(), [8..24, 60..64]);
+        assert!(first.lock().unwrap().is_empty());
     }
 }

@@ -10,12 +10,14 @@ use gimli::{DwAt, DwForm, DwTag, Reader, Section};
 use memchr::memmem;
 
 use super::{in_parallel, is_function, is_record};
-use crate::debug::{Debug, Dwarf, Unit, Value};
+use crate::debug::{Debug, Dwarf, Value};
 use crate::elf::Slice;
 use crate::error::Refusal;
 
 /// Places of a name in `.debug_str` that are searched for one after the other; more, in one pass for all of them.
 const FEW: usize = 4;
+/// Bytes of `.debug_info` that a thread searches before their memory is given back.
+const PIECE: usize = 1 << 20;
 
 /// How units write names of functions and types.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,35 +45,46 @@ impl Narrow {
             let strings = dwarf.debug_str.reader().slice();
             texts.iter().for_each(|text| needles.extend(places(strings, text)));
         }
-        let info = dwarf.debug_info.reader().slice();
-        let mut found = vec![false; units.len()];
-        let mut search = |needle: &[u8]| mark(info, &units, needle, &mut found);
-        if forms.inline {
-            texts.iter().for_each(|text| search(text));
-        }
-        match needles.as_slice() {
-            few if few.len() <= FEW => few.iter().for_each(|place| search(&place.to_le_bytes())),
-            many => mark_any(info, &units, many, &mut found),
-        }
-        let found: Vec<usize> = (0..units.len()).filter(|unit| found[*unit]).collect();
         needles.sort_unstable();
-        Some(confirmed(debug, &found, &Wanted { places: needles, names }, threads))
+        let places: Vec<[u8; 4]> = needles.iter().map(|place| place.to_le_bytes()).collect();
+        let inline = texts.iter().filter(|_| forms.inline).map(Vec::as_slice);
+        let few = places.iter().filter(|_| places.len() <= FEW).map(|place| place.as_slice());
+        let finders: Vec<memmem::Finder<'_>> = inline.chain(few).map(memmem::Finder::new).collect();
+        let many = (places.len() > FEW).then(|| Numbers::new(&needles));
+        let has = |bytes: &[u8]| {
+            finders.iter().any(|finder| finder.find(bytes).is_some())
+                || many.as_ref().is_some_and(|many| many.are_in(bytes))
+        };
+        let info = dwarf.debug_info.reader().slice();
+        let bytes = |unit: &Range<usize>| info.get(unit.clone()).unwrap_or_default();
+        let wanted = Wanted { places: needles, names };
+        let found = Mutex::new(Vec::new());
+        let pieces = pieces(&units);
+        in_parallel(threads, &pieces, |piece| {
+            for unit in piece.clone().filter(|unit| has(bytes(&units[*unit]))) {
+                // The same bytes may be a part of something else. Reading a damaged unit says what is wrong with it.
+                if wanted.are_in(debug, unit).unwrap_or(true) {
+                    found.lock().unwrap_or_else(PoisonError::into_inner).push(unit);
+                }
+            }
+            debug.searched(bytes(&(units[piece.start].start..units[piece.end - 1].end)));
+        });
+        let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        found.sort_unstable();
+        Some(found)
     }
 }
 
-/// The units in which a function or type has one of the names: the same bytes may be a part of something else. Nothing of a
-/// unit is kept.
-fn confirmed(debug: &Debug<'_>, units: &[usize], wanted: &Wanted<'_>, threads: usize) -> Vec<usize> {
-    let rest = Mutex::new(Vec::new());
-    in_parallel(threads, units, |unit| {
-        // Reading a damaged unit says what is wrong with it.
-        if debug.visit(unit, |unit| wanted.are_in(unit)).is_ok_and(|found| found.unwrap_or(true)) {
-            rest.lock().unwrap_or_else(PoisonError::into_inner).push(unit);
+/// Units in pieces of about [`PIECE`] bytes, none of them empty.
+fn pieces(units: &[Range<usize>]) -> Vec<Range<usize>> {
+    let (mut pieces, mut from) = (Vec::new(), 0);
+    for at in 0..units.len() {
+        if units[at].end.saturating_sub(units[from].start) >= PIECE || at + 1 == units.len() {
+            pieces.push(from..at + 1);
+            from = at + 1;
         }
-    });
-    let mut rest = rest.into_inner().unwrap_or_else(PoisonError::into_inner);
-    rest.sort_unstable();
-    rest
+    }
+    pieces
 }
 
 /// What names are: places in `.debug_str`, in order, and the texts themselves.
@@ -90,8 +103,9 @@ impl Wanted<'_> {
     }
 
     /// Whether a function or type of a unit has one of the names.
-    fn are_in(&self, unit: &Unit<'_>) -> Result<bool, Refusal> {
-        let mut entries = unit.unit.entries_raw(None)?;
+    fn are_in(&self, debug: &Debug<'_>, unit: usize) -> Result<bool, Refusal> {
+        let (header, abbreviations) = debug.own_unit(unit)?;
+        let mut entries = header.entries_raw(&abbreviations, None)?;
         while !entries.is_empty() {
             let Some(abbreviation) = entries.read_abbreviation()? else { continue };
             let attributes = abbreviation.attributes();
@@ -126,34 +140,22 @@ fn places(strings: &[u8], text: &[u8]) -> Vec<u32> {
     memmem::find_iter(strings, text).map(|at| at as u32).collect()
 }
 
-/// Marks the units that have some bytes.
-fn mark(info: &[u8], units: &[Range<usize>], needle: &[u8], found: &mut [bool]) {
-    let finder = memmem::Finder::new(needle);
-    let mut from = 0;
-    while let Some(at) = info.get(from..).and_then(|rest| finder.find(rest)) {
-        let unit = units.partition_point(|unit| unit.end <= from + at);
-        match (units.get(unit), found.get_mut(unit)) {
-            (Some(unit), Some(found)) => {
-                *found = true;
-                // Bytes that begin in the unit before do not hide others.
-                from = unit.end.max(from + at + 1);
-            }
-            _ => return,
-        }
-    }
-}
+/// A set of numbers that are searched for in one pass.
+struct Numbers(Vec<u64>);
 
-/// Marks the units that have the bytes of any of these numbers.
-fn mark_any(info: &[u8], units: &[Range<usize>], needles: &[u32], found: &mut [bool]) {
-    let most = needles.iter().max().map_or(0, |most| *most as usize);
-    let mut wanted = vec![0u64; most / 64 + 1];
-    needles.iter().for_each(|needle| wanted[*needle as usize / 64] |= 1 << (needle % 64));
-    let is_wanted = |word: &[u8]| {
-        let number = word.try_into().map_or(0, u32::from_le_bytes) as usize;
-        wanted.get(number / 64).is_some_and(|bits| bits >> (number % 64) & 1 != 0)
-    };
-    for (unit, found) in units.iter().zip(found) {
-        *found |= info.get(unit.clone()).is_some_and(|bytes| bytes.windows(4).any(is_wanted));
+impl Numbers {
+    fn new(numbers: &[u32]) -> Numbers {
+        let most = numbers.iter().max().map_or(0, |most| *most as usize);
+        let mut bits = vec![0u64; most / 64 + 1];
+        numbers.iter().for_each(|number| bits[*number as usize / 64] |= 1 << (number % 64));
+        Numbers(bits)
+    }
+
+    fn are_in(&self, bytes: &[u8]) -> bool {
+        bytes.windows(4).any(|word| {
+            let number = word.try_into().map_or(0, u32::from_le_bytes) as usize;
+            self.0.get(number / 64).is_some_and(|bits| bits >> (number % 64) & 1 != 0)
+        })
     }
 }
 
@@ -205,5 +207,26 @@ impl Forms {
             _ => {}
         }
         Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_unit_is_in_one_piece() {
+        let ends = [1, PIECE, PIECE + 1, 4 * PIECE, 4 * PIECE + 8];
+        let units: Vec<Range<usize>> =
+            ends.iter().scan(0, |from, to| Some(std::mem::replace(from, *to)..*to)).collect();
+        assert_eq!(pieces(&units), [0..2, 2..4, 4..5]);
+        assert_eq!(pieces(&[]), []);
+    }
+
+    #[test]
+    fn numbers_are_found_at_any_byte() {
+        let numbers = Numbers::new(&[7, 0x1234]);
+        assert!(numbers.are_in(&[9, 9, 0x34, 0x12, 0, 0]) && numbers.are_in(&[7, 0, 0, 0]));
+        assert!(!numbers.are_in(&[7, 0, 0]) && !numbers.are_in(&[0x34, 0x12, 0, 1]) && !numbers.are_in(&[0xff; 9]));
     }
 }

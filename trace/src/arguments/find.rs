@@ -31,9 +31,8 @@ pub(super) struct Found {
 pub fn with_binary<R>(path: &Path, work: impl FnOnce(&Binary<'_>) -> R) -> Result<R, String> {
     let named = |error: &dyn fmt::Display| format!("{}: {error}", path.display());
     let read = |path: &Path| mapped::bytes(path).ok();
-    let bytes = mapped::bytes(path).map_err(|error| named(&error))?;
-    let bytes: &[u8] = (*bytes).as_ref();
     let store = Store::new();
+    let bytes = store.keep(mapped::bytes(path).map_err(|error| named(&error))?);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let binary = Binary::open(&store, path, bytes, &read, threads).map_err(|error| named(&error))?;
     Ok(work(&binary))
