@@ -215,14 +215,21 @@ impl<'a> Binary<'a> {
         self.language(unit) == Some(dw::DW_LANG_Rust)
     }
 
+    fn producer(&self, unit: usize) -> Option<String> {
+        let value = self.root(unit)?.attr_value(dw::DW_AT_producer)?;
+        Some(String::from_utf8_lossy(self.debug.unit(unit).ok()?.string(value)?).into_owned())
+    }
+
     /// Whether LLVM made a unit: clang or rustc.
     pub(crate) fn is_llvm(&self, unit: usize) -> bool {
-        let producer = || {
-            let value = self.root(unit)?.attr_value(dw::DW_AT_producer)?;
-            let text = String::from_utf8_lossy(self.debug.unit(unit).ok()?.string(value)?).into_owned();
-            Some(text.contains("clang") || text.contains("rustc") || text.contains("LLVM"))
-        };
-        producer().unwrap_or(false)
+        let made = |text: String| ["clang", "rustc", "LLVM"].iter().any(|name| text.contains(name));
+        self.producer(unit).is_some_and(made)
+    }
+
+    /// Whether LLVM may have passed members in place of pointers, unless clang's command line is there and says that it did
+    /// not (`-grecord-command-line`).
+    pub(crate) fn may_promote(&self, unit: usize) -> bool {
+        self.producer(unit).is_none_or(|text| may_promote(&text))
     }
 
     /// Whether a function was optimised: compilers that optimise say so of its calls.
@@ -235,6 +242,20 @@ impl<'a> Binary<'a> {
         ];
         self.debug.entry(function).is_ok_and(|entry| of_calls.iter().any(|name| entry.has_attr(*name)))
     }
+}
+
+/// LLVM's argument promotion runs at -O3, and in link-time optimisation (`PassBuilderPipelines.cpp`).
+fn may_promote(producer: &str) -> bool {
+    let is_other = |word: &str| {
+        ["-flto", "-mllvm", "-Xclang", "-fplugin", "-fpass-plugin"].iter().any(|option| word.starts_with(option))
+    };
+    // A backslash is before what does not divide words.
+    let words = || producer.split(' ').skip(1);
+    if !words().any(|word| word == "-grecord-command-line") || producer.contains('\\') || words().any(is_other) {
+        return true;
+    }
+    let level = words().filter(|word| word.starts_with("-O")).last();
+    !matches!(level, None | Some("-O" | "-O0" | "-O1" | "-O2" | "-Og" | "-Os" | "-Oz"))
 }
 
 /// What was tried, and what would help.
@@ -258,4 +279,27 @@ fn merged<'a>(mut symbols: Vec<Symbol<'a>>, others: Vec<Symbol<'a>>) -> Vec<Symb
     symbols.sort_unstable_by_key(|symbol| (symbol.address, symbol.rank, symbol.name));
     symbols.dedup_by_key(|symbol| (symbol.address, symbol.name));
     symbols
+}
+
+#[cfg(test)]
+mod tests {
+    use super::may_promote;
+
+    #[test]
+    fn the_last_level_of_a_command_line_decides() {
+        let with =
+            |options: &str| may_promote(&format!("clang version 19 /usr/bin/clang -g -grecord-command-line {options}"));
+        for options in ["-O2 -c a.c", "-O3 -O1 -c a.c", "-Og a.c", "a.c", "-Os -DX=-O3 a.c"] {
+            assert!(!with(options), "{options}");
+        }
+        for options in
+            ["-O3 a.c", "-O2 -Ofast a.c", "-O2 -flto=thin a.c", "-O2 -O4 a.c", "-O2 -mllvm -x a.c", "a\\ -O2 a.c"]
+        {
+            assert!(with(options), "{options}");
+        }
+        // Without the option there is no command line, which else may be a part of something.
+        assert!(
+            may_promote("clang version 19 -O2") && may_promote("clang LLVM (rustc version 1.95.0)") && may_promote("")
+        );
+    }
 }

@@ -220,7 +220,8 @@ pub enum Refusal {
     /// Callers pass other arguments than the source says.
     #[error(
         "the compiler may have changed what callers pass: in place of a pointer there may be what it points to, and \
-         the debug information does not say where"
+         the debug information does not say where. clang does so at -O3 and with -flto: compile with \
+         -grecord-command-line, and it says whether"
     )]
     Promoted,
     /// The function does not read it.

@@ -212,19 +212,21 @@ __attribute__((noinline)) void use(long v) { __asm__ volatile("" : : "r"(v) : "m
 static __attribute__((noinline)) long next(struct node *p, int k) { p = p->next; use(k); return p->v + p->w; }
 static __attribute__((noinline)) long member(struct node *p, long n, long m) { n = p->w; use(n + m); return n * m; }
 static __attribute__((noinline)) long five(int a, int c) { a = 5; use(c); return a + c; }
+static __attribute__((noinline)) long sum(struct node *p, int k) { use(k); return p->v + p->next->w; }
 struct pair { int x, y; };
 __attribute__((noinline)) long swap(struct pair p, int k) { int x = p.x; p.x = p.y; p.y = x; use(k); return p.x - 3L * p.y; }
 volatile long vary;
 int main(int argc, char **argv) {
     swap((struct pair){ argc, (int)vary }, argc);
     struct node b = { argc, 2, 0 }, a = { argc, vary, &b };
-    return next(&a, argc) + next(&b, 2) + member(&a, argc, vary) + member(&b, 3, vary + 1) + five(argc, argc) + five(2, vary);
+    return next(&a, argc) + next(&b, 2) + member(&a, argc, vary) + member(&b, 3, vary + 1) + five(argc, argc) + five(2, vary) + sum(&a, argc) + sum(&b, 3);
 }
 "#;
 
 fn parameters_that_llvm_promotes_are_refused() {
     let promoted = "next v: the compiler may have changed what callers pass: in place of a pointer there may be what it \
-                    points to, and the debug information does not say where";
+                    points to, and the debug information does not say where. clang does so at -O3 and with -flto: compile with \
+                    -grecord-command-line, and it says whether";
     for level in ["-O1", "-O2", "-O3"] {
         with_source(("clang-19", PROMOTED), &["-g", level], |probe| {
             for (definition, argument) in [("next p->v", "v"), ("member n", "n"), ("five a", "a")] {
@@ -240,6 +242,11 @@ fn parameters_that_llvm_promotes_are_refused() {
                         function assigns it";
             assert_eq!(probe("five a"), [five]);
             assert!(probe("five c")[0].contains("c=%di:s32"), "{level}: {:?}", probe("five c"));
+        });
+        with_source(("clang-19", PROMOTED), &["-g", level, "-grecord-command-line"], |probe| {
+            let sum = probe("sum p->v");
+            assert_eq!(sum == [promoted.replace("next", "sum")], level == "-O3", "{level}: {sum:?}");
+            assert!(level == "-O3" || sum[0].contains(" v=+0(%di):s32"), "{level}: {sum:?}");
         });
     }
 }

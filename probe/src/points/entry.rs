@@ -39,7 +39,7 @@ pub(super) fn passed<'a>(
     // Rust's own convention lets LLVM change what is passed to any function.
     let is_external = is_external && !is_changed && !is_internalised(site) && !binary.is_rust(unit);
     if is_changed && parameters.iter().any(|parameter| !is_scalar(site, parameter))
-        || !is_external && leads_to_itself(site, variable)?
+        || !is_external && binary.may_promote(unit) && leads_to_itself(site, variable)?
     {
         return Err(Refusal::Promoted);
     }

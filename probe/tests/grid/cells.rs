@@ -182,8 +182,11 @@ impl Cell {
         let version = format!("-gdwarf-{}", self.dwarf);
         let position = if self.pie { ["-fPIE", "-pie"] } else { ["-fno-pie", "-no-pie"] };
         let options = [self.level, "-g", &*version, "-w", position[0], position[1], "-o", "target", source];
-        self.tool(folder, &[&[self.compiler], self.form.options(), &options].concat())?;
-        for tool in self.form.tools(self.compiler.contains("clang")) {
+        let is_clang = self.compiler.contains("clang");
+        // With it and without.
+        let recorded: &[&str] = if is_clang && self.dwarf == 5 { &["-grecord-command-line"] } else { &[] };
+        self.tool(folder, &[&[self.compiler], self.form.options(), recorded, &options].concat())?;
+        for tool in self.form.tools(is_clang) {
             self.tool(folder, tool)?;
         }
         Ok(folder.join("target"))
