@@ -115,8 +115,9 @@ pub struct Config {
     /// Warnings name such functions. Default: see [`CompileLimits`].
     #[cfg(feature = "jit")]
     pub compile_limits: CompileLimits,
-    /// Whether large programs are compiled in several threads, at most as many as this process may run at once.
-    /// Default: true.
+    /// Whether other threads compile: several for large programs, at most as many as this process may run at once, and one
+    /// for what [`EngineKind::Auto`] finds hot. Without, each program is compiled by the thread that loads it or finds it hot,
+    /// and compiling starts no thread: the C library takes locks from a process's second thread on. Default: true.
     #[cfg(feature = "jit")]
     pub parallel_compilation: bool,
     /// Whether native code of programs that are not trusted is verified before it can run, so that neither the compiler nor

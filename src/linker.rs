@@ -491,3 +491,6 @@ fn dangling(warnings: &mut Vec<String>, program: usize) -> u64 {
     warnings.push(format!("a pointer to program number {program} is null: the program cannot run here"));
     0
 }
+
+#[cfg(all(test, feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+mod tests;

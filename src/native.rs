@@ -135,11 +135,15 @@ impl Tiered {
         }
         drop(named);
         let this = Weak::clone(&self.this);
-        self.engine.background().run(move || {
+        let compile = move || {
             if let Some(this) = this.upgrade() {
                 this.compile(unit);
             }
-        });
+        };
+        match self.engine.config().parallel_compilation {
+            true => self.engine.background().run(compile),
+            false => compile(),
+        }
     }
 
     /// Stops compiling a program once this job is the last owner of the code.
