@@ -1,17 +1,18 @@
 //! `twinbpf script`: `perf script` with our shared object, which runs the scripts over a recording.
 
-use std::borrow::Cow;
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
-use object::{Object as _, ObjectSection};
-use rustix::fs::MemfdFlags;
+use object::{Object as _, ObjectSection, ObjectSegment};
+use rustix::fs::{MemfdFlags, StatVfsMountFlags};
 use tempfile::{Builder, TempDir};
 use twinbpf::{EngineKind, Object};
 use twinbpf_loader::section::{Script, SectionKind};
@@ -21,21 +22,23 @@ use crate::{load, source};
 
 /// The shared object that perf loads.
 static LIBRARY: &[u8] = twinbpf_carry::shared_object!(twinbpf_perf);
+/// Files of it that are kept: each build of this command has two.
+const MOST_KEPT: usize = 8;
 
 pub(crate) fn script(args: &ScriptArgs) -> Result<ExitCode> {
     if let Some(path) = &args.save_library {
-        std::fs::write(path, LIBRARY).with_context(|| format!("cannot write {}", path.display()))?;
+        fs::write(path, LIBRARY).with_context(|| format!("cannot write {}", path.display()))?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.input.as_os_str() == "-" {
         bail!("-i -: a recording comes from a file; perf record -o FILE writes one");
     }
     let objects = compile(args)?;
-    let library = library(wants_early(&objects))?;
+    let library = Library::new(wants_early(&objects))?;
     let mut command = Command::new("perf");
     // Where a terminal is the output, a pager between would not know what is escaped.
     command.args(["--no-pager", "script", "-i"]).arg(&args.input).args(&args.words);
-    command.arg("--dlfilter").arg(format!("/proc/self/fd/{}", library.as_raw_fd()));
+    command.arg("--dlfilter").arg(library.path());
     for value in values(args, &objects) {
         command.arg("--dlarg").arg(value);
     }
@@ -109,7 +112,7 @@ fn compile(args: &ScriptArgs) -> Result<Objects> {
 /// Whether an object has a program for samples that perf has not chosen yet. What is no object is reported where it is loaded.
 fn wants_early(objects: &Objects) -> bool {
     objects.paths.iter().any(|path| {
-        let object = Object::open("", &std::fs::read(path).unwrap_or_default());
+        let object = Object::open("", &fs::read(path).unwrap_or_default());
         let is_early = |kind: &SectionKind| matches!(kind, SectionKind::Script(Script::Early { .. }));
         object.is_ok_and(|object| object.programs.iter().any(|spec| is_early(&spec.attach.kind)))
     })
@@ -155,16 +158,74 @@ fn engine_name(engine: EngineKind) -> &'static str {
     }
 }
 
-/// The shared object, in memory: nothing stays of it. perf inherits the descriptor.
-fn library(early: bool) -> Result<OwnedFd> {
+/// The shared object as perf finds it.
+enum Library {
+    /// In the user's cache: to write it takes longer than a small recording.
+    Kept(PathBuf),
+    /// In memory, where there is no folder that is the user's alone. perf inherits the descriptor.
+    InMemory(OwnedFd),
+}
+
+impl Library {
+    fn new(early: bool) -> Result<Library> {
+        let kept = kept(early).inspect_err(|why| log::debug!("what perf loads is not kept: {why}"));
+        kept.map(Library::Kept).or_else(|_| in_memory(early).map(Library::InMemory))
+    }
+
+    fn path(&self) -> PathBuf {
+        match self {
+            Library::Kept(path) => path.clone(),
+            Library::InMemory(file) => format!("/proc/self/fd/{}", file.as_raw_fd()).into(),
+        }
+    }
+}
+
+/// The file that is kept for this very command.
+fn kept(early: bool) -> std::result::Result<PathBuf, String> {
+    let folder = source::own_folder("perf")?;
+    let mount = rustix::fs::statvfs(&folder).map_err(|error| error.to_string())?;
+    if mount.f_flag.contains(StatVfsMountFlags::NOEXEC) {
+        return Err(format!("{} is mounted without execution", folder.display()));
+    }
+    let of = fs::metadata("/proc/self/exe").map_err(|error| error.to_string())?;
+    let mut hasher = DefaultHasher::new();
+    (of.dev(), of.ino(), of.len(), of.mtime(), of.mtime_nsec(), early).hash(&mut hasher);
+    let path = folder.join(format!("{:016x}.so", hasher.finish()));
+    let bytes = bytes(early);
+    let length: usize = bytes.iter().map(|part| part.len()).sum();
+    if fs::metadata(&path).is_ok_and(|of| of.len() == length as u64) {
+        return Ok(path);
+    }
+    source::publish(&path, &bytes.concat()).map_err(|error| format!("{}: {error}", path.display()))?;
+    // A perf that has another one open keeps it.
+    source::prune(&folder, MOST_KEPT);
+    Ok(path)
+}
+
+fn in_memory(early: bool) -> Result<OwnedFd> {
     let file = rustix::fs::memfd_create("libtwinbpf_perf.so", MemfdFlags::empty());
     let mut file = File::from(file.context("cannot make a file in memory for what perf loads")?);
-    let mut bytes = Cow::Borrowed(LIBRARY);
-    if !early && let Some(at) = place_of(LIBRARY, EARLY) {
-        bytes.to_mut()[at] = b'-';
-    }
-    file.write_all(&bytes).context("cannot write what perf loads into memory")?;
+    let written = bytes(early).iter().try_for_each(|part| file.write_all(part));
+    written.context("cannot write what perf loads into memory")?;
     Ok(file.into())
+}
+
+/// What perf loads, in parts. Without EARLY programs it does not export the function for them.
+fn bytes(early: bool) -> [&'static [u8]; 3] {
+    let loaded = loaded(LIBRARY);
+    match place_of(LIBRARY, EARLY).filter(|_| !early) {
+        Some(at) => [&loaded[..at], b"-", &loaded[at + 1..]],
+        None => [loaded, b"", b""],
+    }
+}
+
+/// What of a shared object a process maps: symbols for debuggers, a fifth of it, follow.
+fn loaded(library: &[u8]) -> &[u8] {
+    let end = object::File::parse(library).ok().and_then(|file| {
+        let ends = file.segments().map(|segment| segment.file_range()).map(|(at, size)| at + size);
+        ends.max().map(|end| end as usize)
+    });
+    end.and_then(|end| library.get(..end)).unwrap_or(library)
 }
 
 /// Where a shared object has the name of a function that it exports.

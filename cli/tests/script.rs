@@ -44,6 +44,7 @@ harness::tests! {
     recordings::samples_that_a_recording_lacks_are_counted,
     recordings::stacks_are_no_call_chains,
     recordings::a_perf_without_filters_is_too_old,
+    recordings::the_library_is_kept,
     recordings::the_command_carries_its_library,
     guest::recordings_of_other_kernels,
     ready::system_calls,

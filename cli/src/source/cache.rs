@@ -4,12 +4,14 @@
 //! A file appears whole or not at all: it is written beside its place and renamed. While that lasts, the signals that
 //! end a command wait.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -83,6 +85,22 @@ pub(super) fn folder() -> Result<PathBuf> {
     Ok(base.context("compiling C needs a place for headers; set XDG_CACHE_HOME or HOME")?.join("twinbpf"))
 }
 
+/// A folder that belongs to the user alone, which is made if it is not there.
+pub(crate) fn own_folder(name: &str) -> std::result::Result<PathBuf, String> {
+    let path = folder().map_err(|error| error.to_string())?.join(name);
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&path)
+        .map_err(|error| format!("{}: {error}", path.display()))?;
+    let of = fs::metadata(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let own = fs::metadata("/proc/self").map(|process| process.uid()).ok();
+    match Some(of.uid()) == own && of.mode() & 0o022 == 0 {
+        true => Ok(path),
+        false => Err(format!("{} can be written by others", path.display())),
+    }
+}
+
 /// What distinguishes this kernel's types from those of others: its build id, else the bytes themselves.
 fn identity() -> Option<String> {
     let types = fs::metadata(KERNEL).ok()?;
@@ -123,7 +141,7 @@ pub(super) fn sum(bytes: &[u8]) -> u64 {
 }
 
 /// Puts a file at its place, whole.
-pub(super) fn publish(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn publish(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     fs::create_dir_all(folder)?;
     let signal = Arc::new(AtomicUsize::new(0));
@@ -144,6 +162,18 @@ pub(super) fn publish(path: &Path, bytes: &[u8]) -> io::Result<()> {
         emulate_default_handler(number)?;
     }
     written
+}
+
+/// Removes the oldest files where there are more.
+pub(crate) fn prune(folder: &Path, most: usize) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    let mut files: Vec<(SystemTime, PathBuf)> =
+        entries.flatten().filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()))).collect();
+    files.sort();
+    for (_, path) in files.iter().take(files.len().saturating_sub(most)) {
+        // Another process may do the same.
+        let _ = fs::remove_file(path);
+    }
 }
 
 #[cfg(test)]

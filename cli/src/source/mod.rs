@@ -23,7 +23,7 @@ use twinbpf_kernel::user;
 
 use crate::args::LoadArgs;
 use cache::Headers;
-pub(crate) use cache::KERNEL;
+pub(crate) use cache::{KERNEL, own_folder, prune, publish};
 use tokens::Token;
 
 /// Overrides the search for clang.

@@ -5,16 +5,15 @@
 //! alone, since what is in it is loaded into the kernel.
 
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use twinbpf_kernel::user;
 
-use super::cache::{folder, publish, sum};
+use super::cache::{own_folder, prune, publish, sum};
 
 /// Objects that are kept.
 const MOST: usize = 256;
@@ -30,7 +29,7 @@ pub(super) struct Kept {
 impl Kept {
     /// The place of a command and the text that it gets. `None`: there is no folder that is the user's alone.
     pub(super) fn new(clang: &OsStr, arguments: &[String], text: &str) -> Option<Kept> {
-        let folder = own_folder().inspect_err(|why| log::debug!("objects are not kept: {why}")).ok()?;
+        let folder = own_folder("objects").inspect_err(|why| log::debug!("objects are not kept: {why}")).ok()?;
         let program = user::find(&clang.to_string_lossy())?;
         let of = fs::metadata(&program).ok()?;
         let mut hasher = DefaultHasher::new();
@@ -65,7 +64,7 @@ impl Kept {
         if let Err(error) = kept {
             log::debug!("{}: {error}", self.object.display());
         }
-        self.object.parent().into_iter().for_each(prune);
+        self.object.parent().into_iter().for_each(|folder| prune(folder, 2 * MOST));
     }
 }
 
@@ -73,22 +72,6 @@ impl Drop for Kept {
     fn drop(&mut self) {
         // It is there only where clang has run.
         let _ = fs::remove_file(&self.includes);
-    }
-}
-
-/// The folder of objects, which is made if it is not there.
-fn own_folder() -> Result<PathBuf, String> {
-    let path = folder().map_err(|error| error.to_string())?.join("objects");
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&path)
-        .map_err(|error| format!("{}: {error}", path.display()))?;
-    let of = fs::metadata(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let own = fs::metadata("/proc/self").map(|process| process.uid()).ok();
-    match Some(of.uid()) == own && of.mode() & 0o022 == 0 {
-        true => Ok(path),
-        false => Err(format!("{} can be written by others", path.display())),
     }
 }
 
@@ -107,18 +90,6 @@ fn included(list: &str) -> Vec<String> {
     }
     found.extend(Some(name).filter(|name| !name.is_empty()));
     found
-}
-
-/// Removes the oldest files where there are too many.
-fn prune(folder: &Path) {
-    let Ok(entries) = fs::read_dir(folder) else { return };
-    let mut files: Vec<(SystemTime, PathBuf)> =
-        entries.flatten().filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()))).collect();
-    files.sort();
-    for (_, path) in files.iter().take(files.len().saturating_sub(2 * MOST)) {
-        // Another process may do the same.
-        let _ = fs::remove_file(path);
-    }
 }
 
 #[cfg(test)]

@@ -143,6 +143,29 @@ pub(super) fn a_perf_without_filters_is_too_old() {
 }
 
 /// The command alone, without the folder that cargo built it in.
+pub(super) fn the_library_is_kept() {
+    let Some(folder) = folder() else { return };
+    let kept = folder.path().join("cache/twinbpf/perf");
+    let run =
+        |args: &[&str]| printed(folder.path(), "int EVENT(struct sample *s, u64 size) { exit(0); return 1; }\n", args);
+    let files = || {
+        let files = fs::read_dir(&kept).unwrap().map(|file| file.unwrap());
+        files.map(|file| (file.path(), file.metadata().unwrap().len())).collect::<Vec<_>>()
+    };
+    run(&["-i", "tp.data"]);
+    let first = files();
+    let [(path, length)] = &first[..] else { panic!("{first:?}") };
+    // One that was not written whole is written again.
+    fs::write(path, &fs::read(path).unwrap()[..*length as usize / 2]).unwrap();
+    run(&["-i", "tp.data"]);
+    assert_eq!(files(), first);
+    // Others could change what they can write, so that nothing is taken from there.
+    fs::set_permissions(&kept, fs::Permissions::from_mode(0o777)).unwrap();
+    fs::write(path, b"no library").unwrap();
+    run(&["-i", "tp.data"]);
+    assert_eq!(fs::read(path).unwrap(), b"no library");
+}
+
 pub(super) fn the_command_carries_its_library() {
     let Some(folder) = folder() else { return };
     fs::copy(env!("CARGO_BIN_EXE_twinbpf"), folder.path().join("twinbpf")).unwrap();
