@@ -9,7 +9,7 @@ use crate::functions;
 use crate::sample::{Needs, members};
 
 /// As of a script of which nothing is known.
-const ALL: Needs = Needs { event: true, raw: true, chain: true, branches: true, comm: true };
+const ALL: Needs = Needs { event: true, raw: true, chain: true, branches: true, comm: true, numbers: true };
 
 impl Needs {
     /// What any program of these objects reads.
@@ -38,6 +38,9 @@ impl Needs {
             chain: reads_of(members::CALLCHAIN) || reads_of(members::CALLCHAIN_NR),
             branches: reads_of(members::BRANCHES),
             comm: reads_of(members::COMM),
+            numbers: reads.iter().any(|read| {
+                !members::MADE.iter().any(|made| made.start as i32 <= read.start && read.end <= made.end as i32)
+            }),
         }
     }
 
@@ -48,6 +51,7 @@ impl Needs {
             chain: self.chain | other.chain,
             branches: self.branches | other.branches,
             comm: self.comm | other.comm,
+            numbers: self.numbers | other.numbers,
         }
     }
 }
@@ -60,10 +64,13 @@ mod tests {
     fn members_are_needed_where_a_byte_of_them_is_read() {
         let none = Needs::default();
         assert_eq!(Needs::of_reads(&[]), none);
-        assert_eq!(Needs::of_reads(&[8..16, 32..36]), Needs { raw: true, ..none });
+        let numbers = Needs { numbers: true, ..none };
+        assert_eq!(Needs::of_reads(&[8..16, 32..36]), Needs { raw: true, ..numbers });
         assert_eq!(Needs::of_reads(&[70..71, 23..24]), Needs { comm: true, chain: true, ..none });
-        assert_eq!(Needs::of_reads(&[72..80, -8..0, 40..56]), none);
-        assert_eq!(Needs::of_reads(&[36..40, 200..204]), Needs { chain: true, ..none });
+        assert_eq!(Needs::of_reads(&[72..80, -8..0, 40..56]), numbers);
+        assert_eq!(Needs::of_reads(&[56..72, 56..57]), Needs { comm: true, ..none });
+        assert_eq!(Needs::of_reads(&[56..80, 0..0]), Needs { comm: true, ..numbers });
+        assert_eq!(Needs::of_reads(&[36..40, 200..204]), Needs { chain: true, ..numbers });
         assert_eq!(Needs::of_reads(&[0..1, 31..32]), Needs { event: true, branches: true, ..none });
     }
 }

@@ -10,7 +10,7 @@ use twinbpf_trace::{Control, Options, Output, Plan, Sample, SampleSession, Verdi
 use crate::abi::PerfSample;
 use crate::args::{Args, Script};
 use crate::fields::Fields;
-use crate::recording::{Losses, Recording};
+use crate::recording::{Lost, Recording};
 use crate::sample::Needs;
 use crate::types::types;
 use crate::{functions, sample, stdio};
@@ -20,7 +20,7 @@ use crate::{functions, sample, stdio};
 pub(crate) struct Run {
     session: SampleSession,
     /// Where the recording's file is known.
-    losses: Option<Losses>,
+    recording: Option<Recording>,
     hide_samples: bool,
     over: bool,
 }
@@ -46,6 +46,8 @@ impl Run {
         functions::set(|current| current.needs = Needs::of(&objects));
         let kernel = prepare(recording.as_ref(), &objects)?;
         let config = Config::new().engine(args.engine).max_insns(args.max_insns).timeout(args.timeout);
+        // With a second thread perf's own printing and allocating costs a tenth more.
+        let config = config.parallel_compilation(false);
         let engine = Engine::new(config).map_err(|error| format!("cannot make an engine: {error:#}"))?;
         let output = match &args.output {
             Some(path) => Output::open(Some(path), args.format).map_err(|error| error.to_string())?,
@@ -63,8 +65,7 @@ impl Run {
         for warning in session.warnings() {
             errln!("twinbpf: warning: {warning}");
         }
-        let losses = recording.map(Losses::of).transpose()?;
-        let mut run = Run { session, losses, hide_samples: args.hide_samples, over: false };
+        let mut run = Run { session, recording, hide_samples: args.hide_samples, over: false };
         run.over = !run.session.begin().map_err(|error| format!("{error:#}"))?;
         Ok(run)
     }
@@ -107,7 +108,7 @@ impl Run {
     /// # Errors
     /// In words: END faulted, or the output cannot be written.
     pub(crate) fn stop(mut self) -> Result<u8, String> {
-        if let Some(lost) = self.losses.take().map(Losses::found) {
+        if let Some(lost) = self.recording.take().map(Lost::of) {
             self.session.lost(lost.samples());
             if lost.unread {
                 errln!("twinbpf: warning: the recording is compressed: samples that it lacks are not counted");

@@ -64,6 +64,8 @@ pub(crate) struct Needs {
     pub(crate) chain: bool,
     pub(crate) branches: bool,
     pub(crate) comm: bool,
+    /// Any of the others: numbers, which are copied.
+    pub(crate) numbers: bool,
 }
 
 /// Places of members.
@@ -79,6 +81,8 @@ pub(crate) mod members {
     pub(crate) const CALLCHAIN_NR: Range<usize> = at(offset_of!(Record, callchain_nr), 4);
     pub(crate) const BRANCHES: Range<usize> = at(offset_of!(Record, branches), 8);
     pub(crate) const COMM: Range<usize> = at(offset_of!(Record, comm), 16);
+    /// Those that are not copied.
+    pub(crate) const MADE: [Range<usize>; 6] = [EVENT, RAW, CALLCHAIN, CALLCHAIN_NR, BRANCHES, COMM];
 
     const fn at(start: usize, size: usize) -> Range<usize> {
         start..start + size
@@ -100,13 +104,20 @@ pub(crate) struct Builder {
 impl Builder {
     /// Writes a sample, with what scripts need of it. What they do not read is null or 0.
     pub(crate) fn write(&mut self, sample: &PerfSample, event: &str, needs: Needs) {
-        let record = record(sample, needs);
-        self.bytes.clear();
         self.pointers.clear();
-        self.bytes.extend_from_slice(record.as_bytes());
+        // What no sample has is 0 from the first one on.
+        self.bytes.resize(SIZE, 0);
+        if needs.numbers {
+            self.bytes.copy_from_slice(record(sample).as_bytes());
+        }
+        if needs.comm {
+            self.bytes[members::COMM].copy_from_slice(&abi::comm());
+        }
         if needs.chain {
             self.point(members::CALLCHAIN);
             addresses(sample.chain()).for_each(|address| self.bytes.extend_from_slice(&address.to_ne_bytes()));
+            let count = (self.bytes.len() - SIZE) / size_of::<u64>();
+            self.bytes[members::CALLCHAIN_NR].copy_from_slice(&(count as u32).to_ne_bytes());
         }
         if needs.branches {
             self.point(members::BRANCHES);
@@ -146,19 +157,20 @@ impl Builder {
     }
 }
 
-fn record(sample: &PerfSample, needs: Needs) -> Record {
+/// The numbers of a sample.
+fn record(sample: &PerfSample) -> Record {
     Record {
         event: 0,
         raw: 0,
         callchain: 0,
         branches: 0,
         raw_size: sample.raw().len() as u32,
-        callchain_nr: if needs.chain { addresses(sample.chain()).count() as u32 } else { 0 },
+        callchain_nr: 0,
         branch_nr: sample.branches().len() as u32,
         cpu: sample.cpu,
         pid: sample.pid,
         tid: sample.tid,
-        comm: if needs.comm { abi::comm() } else { [0; 16] },
+        comm: [0; 16],
         time: sample.time,
         ip: sample.ip,
         addr: sample.addr,

@@ -2,7 +2,6 @@
 #![expect(unsafe_code, reason = "the recording is mapped, as perf itself maps it")]
 
 use std::fs::File;
-use std::thread::JoinHandle;
 
 use memmap2::{Mmap, MmapOptions};
 
@@ -20,8 +19,12 @@ const AUXTRACE: u32 = 71;
 const COMPRESSED: [u32; 2] = [81, 83];
 /// Bytes of `struct perf_event_header`.
 const HEADER: usize = 8;
+/// Records that say something of losses, or of where the next one is.
+const COUNTED: [u32; 3] = [LOST, LOST_SAMPLES, AUXTRACE];
 /// Bytes that are mapped at once, a multiple of every page size.
-const WINDOW: u64 = 16 << 20;
+const WINDOW: u64 = 1 << 20;
+/// Bytes of a record at most.
+const MOST: u64 = 1 << 16;
 
 /// What records say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,70 +36,44 @@ pub(crate) struct Lost {
 }
 
 impl Lost {
+    /// What the records of a recording say.
+    pub(crate) fn of(recording: Recording) -> Lost {
+        let Recording { file, data, length, .. } = recording;
+        // A recorder that was killed has not written the size.
+        let size = if data.size == 0 { length.saturating_sub(data.start) } else { data.size };
+        let end = data.start.saturating_add(size).min(length);
+        count(&mut Windows { file, length, map: None }, data.start, end)
+    }
+
     /// How many samples. A recent kernel says it twice.
     pub(crate) fn samples(self) -> u64 {
         self.by_records.max(self.by_events)
     }
 }
 
-/// The search for such records, while perf reads the recording.
-#[derive(Debug)]
-pub(crate) struct Losses(JoinHandle<Lost>);
-
-impl Losses {
-    /// Begins it.
-    ///
-    /// # Errors
-    /// In words.
-    pub(crate) fn of(recording: Recording) -> Result<Losses, String> {
-        let search = move || {
-            let Recording { file, data, length, .. } = recording;
-            // A recorder that was killed has not written the size.
-            let size = if data.size == 0 { length.saturating_sub(data.start) } else { data.size };
-            let end = data.start.saturating_add(size).min(length);
-            count(&mut Windows { file, length, map: None }, data.start, end)
-        };
-        let thread = std::thread::Builder::new().name("losses".to_owned()).spawn(search);
-        thread.map(Losses).map_err(|error| format!("cannot start a thread: {error}"))
-    }
-
-    /// What it found.
-    pub(crate) fn found(self) -> Lost {
-        self.0.join().unwrap_or_default()
-    }
-}
-
 /// Bytes of a recording.
 trait Bytes {
-    /// Some of them; `None` where it ends before.
-    fn at(&mut self, at: u64, count: usize) -> Option<&[u8]>;
+    /// Some from there on: a record at least, unless the recording ends in it.
+    fn from(&mut self, at: u64) -> &[u8];
 }
 
 /// A file of which one part at a time is mapped.
 struct Windows {
     file: File,
     length: u64,
-    map: Option<(u64, Mmap)>,
+    map: Option<Mmap>,
 }
 
 impl Bytes for Windows {
-    fn at(&mut self, at: u64, count: usize) -> Option<&[u8]> {
-        let end = at.checked_add(count as u64).filter(|end| *end <= self.length)?;
-        let has = |start: u64, map: &Mmap| start <= at && end <= start + map.len() as u64;
-        if !self.map.as_ref().is_some_and(|(start, map)| has(*start, map)) {
-            // The old one goes first.
-            self.map = None;
-            let start = at - at % WINDOW;
-            // What begins close to its end is in it, too.
-            let size = (self.length - start).min(2 * WINDOW);
-            let mut options = MmapOptions::new();
-            // SAFETY: only bytes are read, of which any value is valid; perf maps the same file.
-            let map = unsafe { options.offset(start).len(usize::try_from(size).ok()?).map(&self.file) }.ok()?;
-            self.map = Some((start, map));
-        }
-        let (start, map) = self.map.as_ref()?;
-        let from = usize::try_from(at - start).ok()?;
-        map.get(from..from + count)
+    fn from(&mut self, at: u64) -> &[u8] {
+        let start = at - at % WINDOW;
+        // What begins close to its end is in it, too.
+        let size = self.length.saturating_sub(start).min(WINDOW + MOST) as usize;
+        // The old one goes first.
+        self.map = None;
+        // SAFETY: only bytes are read, of which any value is valid; perf maps the same file.
+        self.map = unsafe { MmapOptions::new().offset(start).len(size).map(&self.file) }.ok();
+        self.map.as_ref().and_then(|map| map.get((at - start) as usize..)).unwrap_or_default()
     }
 }
 
@@ -104,29 +81,44 @@ impl Bytes for Windows {
 fn count(bytes: &mut impl Bytes, start: u64, end: u64) -> Lost {
     let (mut lost, mut at) = (Lost::default(), start);
     while at < end {
-        let Some(length) = record(bytes, at, &mut lost) else { break };
-        at = at.saturating_add(length);
+        match records(bytes.from(at), end - at, &mut lost) {
+            0 => break,
+            length => at = at.saturating_add(length),
+        }
     }
     lost
 }
 
+/// Reads the records of some bytes. Where the first is that is not in them.
+fn records(bytes: &[u8], end: u64, lost: &mut Lost) -> u64 {
+    let mut at = 0u64;
+    while at < end
+        && let Some(length) = bytes.get(at as usize..).and_then(|rest| record(rest, lost))
+    {
+        at = at.saturating_add(length);
+    }
+    at
+}
+
 /// Reads a record. Bytes to the next one, or `None` where there is none.
-fn record(bytes: &mut impl Bytes, at: u64, lost: &mut Lost) -> Option<u64> {
-    let header = word(bytes.at(at, HEADER)?, 0);
+fn record(bytes: &[u8], lost: &mut Lost) -> Option<u64> {
+    let header = u64::from_le_bytes(*bytes.first_chunk::<HEADER>()?);
     let (kind, misc, size) = (header as u32, (header >> 32) as u16, (header >> 48) as usize);
     let rest = size.checked_sub(HEADER)?;
-    let mut start = [0; 16];
-    if [LOST, LOST_SAMPLES, AUXTRACE].contains(&kind) {
-        let read = rest.min(start.len());
-        start[..read].copy_from_slice(bytes.at(at + HEADER as u64, read)?);
-    }
-    let [first, second] = [word(&start, 0), word(&start, 8)];
     let mut after = 0;
-    match kind {
-        LOST => lost.by_records = lost.by_records.saturating_add(second),
-        LOST_SAMPLES if misc & BY_FILTER == 0 => lost.by_events = lost.by_events.saturating_add(first),
-        AUXTRACE => after = first,
-        _ => lost.unread |= COMPRESSED.contains(&kind),
+    if COUNTED.contains(&kind) {
+        let mut start = [0; 16];
+        let read = rest.min(start.len());
+        start[..read].copy_from_slice(bytes.get(HEADER..HEADER + read)?);
+        let [first, second] = [word(&start, 0), word(&start, 8)];
+        match kind {
+            LOST => lost.by_records = lost.by_records.saturating_add(second),
+            LOST_SAMPLES if misc & BY_FILTER == 0 => lost.by_events = lost.by_events.saturating_add(first),
+            LOST_SAMPLES => {}
+            _ => after = first,
+        }
+    } else {
+        lost.unread |= COMPRESSED.contains(&kind);
     }
     Some((size as u64).saturating_add(after))
 }
@@ -138,8 +130,8 @@ mod tests {
     use super::*;
 
     impl Bytes for &[u8] {
-        fn at(&mut self, at: u64, count: usize) -> Option<&[u8]> {
-            self.get(usize::try_from(at).ok()?..)?.get(..count)
+        fn from(&mut self, at: u64) -> &[u8] {
+            self.get(at as usize..).unwrap_or_default()
         }
     }
 
@@ -170,8 +162,10 @@ mod tests {
         let mut windows = Windows { file, length, map: None };
         assert_eq!(super::count(&mut windows, 24, length), wanted);
         assert_eq!(super::count(&mut windows, 24, length), wanted);
-        assert!(windows.at(length - 1, 1).is_some() && windows.at(length - 1, 2).is_none());
-        assert!(windows.at(u64::MAX, 2).is_none());
+        assert_eq!(
+            (windows.from(length - 1).len(), windows.from(length).len(), windows.from(u64::MAX).len()),
+            (1, 0, 0)
+        );
     }
 
     #[test]

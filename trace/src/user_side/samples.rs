@@ -1,6 +1,7 @@
 //! Samples that a host feeds: timers that are over by then, and the EVENT programs of their event.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use twinbpf::Entry;
@@ -27,7 +28,7 @@ pub struct Sample<'a> {
 pub(crate) type Give = fn(&mut UserSide, &Sample<'_>) -> Result<(Outcome, bool), Error>;
 
 /// What a sample of an event calls: entries, and whether each says by its result whether it keeps the sample.
-type Calls = Arc<[(Entry, bool)]>;
+type Calls = Rc<[(Entry, bool)]>;
 
 /// Programs that samples run.
 #[derive(Debug, Default)]
@@ -47,10 +48,10 @@ impl Samples {
     fn of(&mut self, event: &str) -> Calls {
         let is_last = self.last.as_ref().is_some_and(|(name, _)| **name == *event);
         if !is_last {
-            let known = self.of_event.get_key_value(event).map(|(name, calls)| (Arc::clone(name), Arc::clone(calls)));
+            let known = self.of_event.get_key_value(event).map(|(name, calls)| (Arc::clone(name), Rc::clone(calls)));
             self.last = Some(known.unwrap_or_else(|| self.first(event)));
         }
-        Arc::clone(&self.last.as_ref().expect("set above").1)
+        Rc::clone(&self.last.as_ref().expect("set above").1)
     }
 
     /// At the first sample of an event.
@@ -58,7 +59,7 @@ impl Samples {
         let wants = |of: &Option<Arc<str>>| of.as_deref().is_none_or(|name| name == event);
         let steps = self.programs.iter().filter(|(_, of)| wants(of)).map(|(step, _)| step);
         let (name, calls): (Arc<str>, Calls) = (event.into(), steps.map(|step| (step.entry, step.returns)).collect());
-        self.of_event.insert(Arc::clone(&name), Arc::clone(&calls));
+        self.of_event.insert(Arc::clone(&name), Rc::clone(&calls));
         (name, calls)
     }
 
