@@ -70,6 +70,8 @@ impl MapCall<'_> {
         match size {
             4 => self.sized::<4, R>(at, 4, work),
             8 => self.sized::<8, R>(at, 8, work),
+            // The name of a task.
+            16 => self.sized::<16, R>(at, 16, work),
             _ => self.sized::<MOST, R>(at, size, work),
         }
     }
