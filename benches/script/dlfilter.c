@@ -61,7 +61,7 @@ int filter_event(void *data, const struct perf_dlfilter_sample *sample, void *ct
 		if (!perf_dlfilter_fns.resolve_address(ctx, address, &al) && al.sym)
 			length += snprintf(key + length, sizeof(key) - length, "%s%s", between, al.sym);
 		else
-			length += snprintf(key + length, sizeof(key) - length, "%s%#lx", between, (unsigned long)address);
+			length += snprintf(key + length, sizeof(key) - length, "%s0x%lx", between, (unsigned long)address);
 		between = ";";
 	}
 	add(key);
