@@ -99,11 +99,16 @@ impl Output {
     ///
     /// # Errors
     /// The first write that failed since the last call.
+    #[inline]
     pub fn finish(&self) -> Result<(), Error> {
         // Most calls print nothing, and a read is less than an exchange.
         if !self.written.load(Ordering::Relaxed) || !self.written.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
+        self.flush_all()
+    }
+
+    fn flush_all(&self) -> Result<(), Error> {
         let mut state = self.lock();
         let flushed = state.flush();
         match (state.error.take(), flushed) {

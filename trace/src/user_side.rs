@@ -416,7 +416,9 @@ impl UserSide {
                 self.records.len() - 1
             }
         };
-        self.records.swap(0, at);
+        if at != 0 {
+            self.records.swap(0, at);
+        }
         Ok(&self.records[0].1)
     }
 
@@ -450,6 +452,9 @@ impl UserSide {
 
     /// Sets the timers as the last program requested (`set_timer`).
     fn apply(&mut self) -> Result<(), Error> {
+        if self.timers.is_empty() {
+            return Ok(());
+        }
         if let Some(period) = self.instance.data_mut().period.take() {
             for (_, timer) in self.timers.iter_mut().filter(|(_, timer)| timer.is_settable()) {
                 timer.set(period)?;

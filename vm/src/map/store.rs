@@ -127,6 +127,7 @@ impl Store {
         let hash = match key.len() {
             4 => self.hasher.hash_one(u32::from_ne_bytes(key.try_into().expect("4 bytes"))),
             8 => self.hasher.hash_one(u64::from_ne_bytes(key.try_into().expect("8 bytes"))),
+            16 => self.hasher.hash_one(u128::from_ne_bytes(key.try_into().expect("16 bytes"))),
             _ => self.hasher.hash_one(key),
         };
         (hash >> 32) as u32 | 1
