@@ -10,17 +10,22 @@ use twinbpf_trace::{Control, Options, Output, Plan, Sample, SampleSession, Verdi
 use crate::abi::PerfSample;
 use crate::args::{Args, Script};
 use crate::fields::Fields;
-use crate::recording::{Lost, Recording};
+use crate::recording::{Losses, Recording};
 use crate::sample::Needs;
 use crate::types::types;
 use crate::{functions, sample, stdio};
+
+/// Samples between two steps of the search for losses: they take up about as much of a recording as a step reads.
+const BETWEEN: u64 = 8192;
 
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Run {
     session: SampleSession,
     /// Where the recording's file is known.
-    recording: Option<Recording>,
+    losses: Option<Losses>,
+    /// How many samples perf gave.
+    samples: u64,
     hide_samples: bool,
     over: bool,
 }
@@ -65,7 +70,8 @@ impl Run {
         for warning in session.warnings() {
             errln!("twinbpf: warning: {warning}");
         }
-        let mut run = Run { session, recording, hide_samples: args.hide_samples, over: false };
+        let losses = recording.map(Losses::of);
+        let mut run = Run { session, losses, samples: 0, hide_samples: args.hide_samples, over: false };
         run.over = !run.session.begin().map_err(|error| format!("{error:#}"))?;
         Ok(run)
     }
@@ -100,6 +106,12 @@ impl Run {
 
     /// Gives a sample to the scripts; whether perf prints it.
     pub(crate) fn sample(&mut self, sample: &PerfSample) -> bool {
+        self.samples += 1;
+        if self.samples.is_multiple_of(BETWEEN)
+            && let Some(losses) = &mut self.losses
+        {
+            losses.step();
+        }
         self.give(sample, SampleSession::sample) && !self.hide_samples
     }
 
@@ -108,7 +120,7 @@ impl Run {
     /// # Errors
     /// In words: END faulted, or the output cannot be written.
     pub(crate) fn stop(mut self) -> Result<u8, String> {
-        if let Some(lost) = self.recording.take().map(Lost::of) {
+        if let Some(lost) = self.losses.take().map(Losses::found) {
             self.session.lost(lost.samples());
             if lost.unread {
                 errln!("twinbpf: warning: the recording is compressed: samples that it lacks are not counted");

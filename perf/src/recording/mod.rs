@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-pub(crate) use losses::Lost;
+pub(crate) use losses::Losses;
 
 /// Start of a file, `PERF_MAGIC2`.
 const MAGIC: &[u8; 8] = b"PERFILE2";
