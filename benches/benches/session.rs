@@ -2,15 +2,18 @@
 //! kernel's types as a header, opening and linking with CO-RE, a million events, each formatted, and a million entries of a map
 //! printed. Needs root.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::{Read, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use twinbpf_benches::bench::has_flag;
 use twinbpf_benches::performance;
 use twinbpf_benches::promise::Promises;
 use twinbpf_benches::rounds::Figure;
-use twinbpf_benches::session::{Rig, Took, Totals};
+use twinbpf_benches::session::{Rig, SERVED, Took, Totals};
 use twinbpf_benches::workload::corpus;
 use twinbpf_kernel::system::System;
 use twinbpf_loader::Object;
@@ -22,6 +25,8 @@ const ROUNDS: usize = 15;
 const LONG_ROUNDS: usize = 15;
 const EVENTS: u64 = 1_000_000;
 /// Rounds of a million entries, and these.
+/// Time between two requests for metrics.
+const SCRAPES: Duration = Duration::from_millis(100);
 const ENTRY_ROUNDS: usize = 5;
 const ENTRIES: u64 = 1_000_000;
 /// Entries that maps have room for.
@@ -47,6 +52,7 @@ fn main() {
     headers(&rig, &mut report);
     links(&rig, &mut report);
     events(&rig, &mut report);
+    scraped(&rig, &mut report);
     entries(&rig, &mut report);
     report.promises.print();
     println!("\n{}", report.table);
@@ -63,6 +69,7 @@ const NOTES: &str = "- Each figure is the median of 15 rounds, those of a millio
   bpf(2) calls is taken off.
 - Events: `corpus/bench/events.bpf.c` with a ring of 64 MiB, so that none is lost, and of 256 KiB, so that most are; both
   print the same line for each into a file. Time is from the first event to the end of the tool.
+- Scraped: a second object counts by a thousand keys, whose page is read every 100 ms.
 - A kept source: `corpus/scripts/syscall_counts.bpf.c` once more after a first run, beside its object.
 - Entries: a text (`-e`) and a one-liner count calls by time, so that each is an entry, and print them sorted.
 ";
@@ -250,6 +257,61 @@ fn events(rig: &Rig, report: &mut Report) {
         report.row("the same, delivered", [own, c, None, None]);
     }
     report.promises.nowhere("delivered + lost is not sent", &wrong);
+}
+
+/// A session whose map is read meanwhile, beside one whose map is not.
+fn scraped(rig: &Rig, report: &mut Report) {
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|socket| socket.local_addr());
+    let Ok(address) = port else { return println!("left out: no port for metrics") };
+    let (served, events) = (rig.path(SERVED), rig.path("events.bpf.o"));
+    let alone = words(&[&rig.twinbpf(), "run", &served, &events, "--"], rig.burst(EVENTS));
+    let metrics = ["--metrics", &address.to_string(), "--"];
+    let read = words(&[&[&rig.twinbpf()[..], "run", &served, &events], &metrics[..]].concat(), rig.burst(EVENTS));
+    let (mut sums, mut pages) = ([Vec::new(), Vec::new()], 0);
+    let [of_alone, of_read] = &mut sums;
+    let took = alternate(
+        LONG_ROUNDS,
+        [&mut || consumed(rig, &alone, of_alone), &mut || {
+            let (took, read) = beside(address, || consumed(rig, &read, of_read));
+            pages += read;
+            took
+        }],
+    );
+    let whole = |sums: &Totals| sums.delivered == EVENTS;
+    let lost = sums.iter().any(|sums| sums.len() != LONG_ROUNDS || !sums.iter().all(whole));
+    report
+        .promises
+        .nowhere("scraped: events are lost", &if lost { vec!["ring of 64 MiB".to_owned()] } else { Vec::new() });
+    let [alone, read] = took.each_ref().map(|took| figure(took, |took| took.run_ns));
+    report.promises.at_most("a million events, scraped every 100 ms / not", ratio(&read, &alone), 1.02, "");
+    report.row("a million events and a map of a thousand keys", [ms(&alone), None, None, None]);
+    report.row(&format!("the same, scraped ({pages} pages)"), [ms(&read), None, None, None]);
+}
+
+/// Does something while a thread reads pages; how many it has read.
+fn beside<R>(address: SocketAddr, work: impl FnOnce() -> R) -> (R, u32) {
+    let over = AtomicBool::new(false);
+    let page = || -> std::io::Result<bool> {
+        let mut stream = TcpStream::connect(address)?;
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
+        let mut page = String::new();
+        stream.read_to_string(&mut page)?;
+        Ok(page.contains("served_total"))
+    };
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut pages = 0;
+            while !over.load(Ordering::Relaxed) {
+                // Before the session and after it nothing answers.
+                pages += u32::from(page().unwrap_or(false));
+                std::thread::sleep(SCRAPES);
+            }
+            pages
+        });
+        let result = work();
+        over.store(true, Ordering::Relaxed);
+        (result, reader.join().unwrap_or(0))
+    })
 }
 
 fn consumed(rig: &Rig, command: &[String], sums: &mut Vec<Totals>) -> Result<Took, String> {

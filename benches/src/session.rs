@@ -18,6 +18,9 @@ const LARGE_RING: &str = "-DRING=67108864";
 /// Tools that read the arguments of `probed`: as parameters, and by hand.
 pub const PROBES: [&str; 2] = ["prologue.bpf.c", "by_hand.bpf.c"];
 
+/// A map that a session serves.
+pub const SERVED: &str = "served.bpf.c";
+
 /// Programs to measure, in a directory that goes with it.
 pub struct Rig {
     folder: TempDir,
@@ -80,7 +83,7 @@ impl Rig {
         run(Command::new("cc")
             .args(["-O2", "-g", "-fno-omit-frame-pointer", "-o"])
             .args([out("probed"), source("probed.c")]))?;
-        for name in PROBES {
+        for name in PROBES.into_iter().chain([SERVED]) {
             fs::copy(source(name), out(name)).map_err(|error| format!("{name}: {error}"))?;
         }
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
