@@ -296,7 +296,7 @@ fn beside<R>(address: SocketAddr, work: impl FnOnce() -> R) -> (R, u32) {
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
         let mut page = String::new();
         stream.read_to_string(&mut page)?;
-        Ok(page.contains("served_total"))
+        Ok(page.contains("served{"))
     };
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
