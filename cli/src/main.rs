@@ -6,6 +6,7 @@
 mod args;
 mod bench;
 mod btf;
+mod cache;
 mod check;
 mod compile;
 mod conformance;

@@ -18,7 +18,7 @@ use twinbpf::{EngineKind, Object};
 use twinbpf_loader::section::{Script, SectionKind};
 
 use crate::args::{Format, LoadArgs, ScriptArgs};
-use crate::{load, source};
+use crate::{cache, load, source};
 
 /// The shared object that perf loads.
 static LIBRARY: &[u8] = twinbpf_carry::shared_object!(twinbpf_perf);
@@ -182,7 +182,7 @@ impl Library {
 
 /// The file that is kept for this very command.
 fn kept(early: bool) -> std::result::Result<PathBuf, String> {
-    let folder = source::own_folder("perf")?;
+    let folder = cache::own_folder("perf")?;
     let mount = rustix::fs::statvfs(&folder).map_err(|error| error.to_string())?;
     if mount.f_flag.contains(StatVfsMountFlags::NOEXEC) {
         return Err(format!("{} is mounted without execution", folder.display()));
@@ -191,14 +191,12 @@ fn kept(early: bool) -> std::result::Result<PathBuf, String> {
     let mut hasher = DefaultHasher::new();
     (of.dev(), of.ino(), of.len(), of.mtime(), of.mtime_nsec(), early).hash(&mut hasher);
     let path = folder.join(format!("{:016x}.so", hasher.finish()));
-    let bytes = bytes(early);
-    let length: usize = bytes.iter().map(|part| part.len()).sum();
-    if fs::metadata(&path).is_ok_and(|of| of.len() == length as u64) {
+    if fs::metadata(&path).is_ok_and(|of| of.len() == loaded(LIBRARY).len() as u64) {
         return Ok(path);
     }
-    source::publish(&path, &bytes.concat()).map_err(|error| format!("{}: {error}", path.display()))?;
+    cache::publish(&path, &bytes(early).concat()).map_err(|error| format!("{}: {error}", path.display()))?;
     // A perf that has another one open keeps it.
-    source::prune(&folder, MOST_KEPT);
+    cache::prune(&folder, MOST_KEPT);
     Ok(path)
 }
 

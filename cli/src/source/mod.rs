@@ -2,8 +2,8 @@
 //!
 //! The object comes through a pipe and is never a file. What clang has to say goes to standard error, each message once.
 
-mod cache;
 mod events;
+mod headers;
 mod hints;
 mod maps;
 mod messages;
@@ -22,8 +22,8 @@ use twinbpf_kernel::system::System;
 use twinbpf_kernel::user;
 
 use crate::args::LoadArgs;
-use cache::Headers;
-pub(crate) use cache::{KERNEL, own_folder, prune, publish};
+use headers::Headers;
+pub(crate) use headers::KERNEL;
 use tokens::Token;
 
 /// Overrides the search for clang.

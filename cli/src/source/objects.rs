@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use twinbpf_kernel::user;
 
-use super::cache::{own_folder, prune, publish, sum};
+use crate::cache::{own_folder, prune, publish, sum};
 
 /// Objects that are kept.
 const MOST: usize = 256;
