@@ -142,7 +142,6 @@ pub(super) fn a_perf_without_filters_is_too_old() {
     assert_eq!(output.status.code(), Some(125));
 }
 
-/// The command alone, without the folder that cargo built it in.
 pub(super) fn the_library_is_kept() {
     let Some(folder) = folder() else { return };
     let kept = folder.path().join("cache/twinbpf/perf");
@@ -166,6 +165,7 @@ pub(super) fn the_library_is_kept() {
     assert_eq!(fs::read(path).unwrap(), b"no library");
 }
 
+/// The command alone, without the folder that cargo built it in.
 pub(super) fn the_command_carries_its_library() {
     let Some(folder) = folder() else { return };
     fs::copy(env!("CARGO_BIN_EXE_twinbpf"), folder.path().join("twinbpf")).unwrap();
