@@ -120,7 +120,7 @@ fn records(bytes: &[u8], end: u64, lost: &mut Lost) -> u64 {
 
 /// Reads a record. Bytes to the next one, or `None` where there is none.
 fn record(bytes: &[u8], lost: &mut Lost) -> Option<u64> {
-    let header = u64::from_le_bytes(*bytes.first_chunk::<HEADER>()?);
+    let header = word(bytes.get(..HEADER)?, 0);
     let (kind, misc, size) = (header as u32, (header >> 32) as u16, (header >> 48) as usize);
     let rest = size.checked_sub(HEADER)?;
     let mut after = 0;
@@ -132,8 +132,8 @@ fn record(bytes: &[u8], lost: &mut Lost) -> Option<u64> {
         match kind {
             LOST => lost.by_records = lost.by_records.saturating_add(second),
             LOST_SAMPLES if misc & BY_FILTER == 0 => lost.by_events = lost.by_events.saturating_add(first),
-            LOST_SAMPLES => {}
-            _ => after = first,
+            AUXTRACE => after = first,
+            _ => {}
         }
     } else {
         lost.unread |= COMPRESSED.contains(&kind);
