@@ -48,6 +48,15 @@ pub(super) struct Bucket<'a> {
 #[derive(Debug)]
 pub(super) struct Changed;
 
+/// What looks for something in the chain of a bucket.
+pub(super) trait Search {
+    type Found;
+
+    /// # Errors
+    /// The chain has changed since this version of the bucket.
+    fn search(&self, bucket: Bucket<'_>, version: u32) -> Result<Self::Found, Changed>;
+}
+
 /// A bucket while this thread alone changes its chain.
 pub(super) struct LockedBucket<'a> {
     pub(super) bucket: Bucket<'a>,
@@ -140,19 +149,14 @@ impl Index {
     /// where [`Bucket::is`] says so, and must do nothing else than read. (That it gave up has to be known: where the other
     /// thread changes nothing, the version is the same afterwards.)
     #[inline(always)]
-    pub(super) fn read<R>(
-        &self,
-        words: Words<'_>,
-        hash: u32,
-        search: impl Fn(Bucket<'_>, u32) -> Result<R, Changed>,
-    ) -> R {
+    pub(super) fn read<S: Search>(&self, words: Words<'_>, hash: u32, search: &S) -> S::Found {
         for _ in 0..TRIES {
             let table = words.version.load(Ordering::Acquire);
             if table & 1 == 0 {
                 let bucket = self.bucket_of(hash, table);
                 let version = bucket.version.load(Ordering::Acquire);
                 if version & 1 == 0 {
-                    let found = search(bucket, version);
+                    let found = search.search(bucket, version);
                     fence(Ordering::Acquire);
                     if let Ok(found) = found
                         && bucket.is(version)
@@ -164,8 +168,15 @@ impl Index {
             }
             spin_loop();
         }
+        self.read_held(words, hash, search)
+    }
+
+    /// The same with the lock.
+    #[cold]
+    #[inline(never)]
+    fn read_held<S: Search>(&self, words: Words<'_>, hash: u32, search: &S) -> S::Found {
         let held = self.hold(words, hash);
-        search(held.bucket, held.version()).expect("nothing changes meanwhile")
+        search.search(held.bucket, held.version()).expect("nothing changes meanwhile")
     }
 
     /// The chain for a hash, to be changed.

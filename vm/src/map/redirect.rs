@@ -235,7 +235,7 @@ impl MapOps for TargetHash {
     }
 
     fn lookup(&self, key: &[u8], _cpu: u32) -> Option<u64> {
-        self.store.find(key, |slot| self.store.addr(slot, 0))
+        self.store.find(key, |slot| slot).map(|slot| self.store.addr(slot, 0))
     }
 
     fn lookup_copy(&self, key: &[u8], _cpu: u32, value: &mut [u8]) -> Result<(), Errno> {

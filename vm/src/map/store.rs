@@ -16,7 +16,7 @@ use std::sync::Arc;
 use super::cell::Cell;
 use super::free_slots::{FreeSlots, LINE, lanes};
 use super::hidden_slab::HiddenSlab;
-use super::index::{Bucket, Changed, Index, LockedBucket, Words};
+use super::index::{Bucket, Changed, Index, LockedBucket, Search, Words};
 use super::slab::{Layout, Slab};
 use super::sync::{AtomicU32, DefaultHashBuilder, Ordering};
 use super::{Entry, Errno, MapSpec};
@@ -56,6 +56,24 @@ pub(super) struct Extra {
 
 /// A slot, and the one before it in the chain.
 type Found = (u32, Option<u32>);
+
+/// Looks for a key.
+struct Find<'a, K: ?Sized, G> {
+    store: &'a Store,
+    hash: u32,
+    key: &'a K,
+    get: G,
+}
+
+impl<K: AsRef<[u8]> + ?Sized, R, G: Fn(u32) -> R> Search for Find<'_, K, G> {
+    type Found = Option<R>;
+
+    #[inline(always)]
+    fn search(&self, bucket: Bucket<'_>, version: u32) -> Result<Option<R>, Changed> {
+        let found = self.store.search(bucket, version, self.hash, self.key.as_ref())?;
+        Ok(found.map(|(slot, _)| (self.get)(slot)))
+    }
+}
 
 /// Where a key is or would be, while this thread alone changes that.
 pub(super) struct LockedEntry<'a> {
@@ -179,10 +197,20 @@ impl Store {
         if key.len() != self.key_size as usize || !self.index.has_begun() {
             return None;
         }
-        let hash = self.hash(key);
-        self.index.read(self.words(), hash, |bucket, version| {
-            Ok(self.search(bucket, version, hash, key)?.map(|(slot, _)| get(slot)))
-        })
+        // Keys of known lengths are compared without a loop.
+        match key.len() {
+            4 => self.find_known(key.first_chunk::<4>()?, get),
+            8 => self.find_known(key.first_chunk::<8>()?, get),
+            16 => self.find_known(key.first_chunk::<16>()?, get),
+            _ => self.find_known(key, get),
+        }
+    }
+
+    /// As [`Store::find`], for a key of the map's size.
+    #[inline(always)]
+    fn find_known<K: AsRef<[u8]> + ?Sized, R>(&self, key: &K, get: impl Fn(u32) -> R) -> Option<R> {
+        let hash = self.hash(key.as_ref());
+        self.index.read(self.words(), hash, &Find { store: self, hash, key, get })
     }
 
     /// Copies the value of a key. `ENOENT` if there is none.
