@@ -163,6 +163,7 @@ impl Rig {
             MapSpec::new("percpu", MapKind::PercpuArray, 4, 24, 5),
             MapSpec::new("hash", MapKind::Hash, 4, 24, 5),
             MapSpec::new("queue", MapKind::Queue, 0, 24, 5),
+            MapSpec::new("bloom", MapKind::BloomFilter, 0, 24, 5),
         ];
         let maps = Arc::new(Maps::new(&specs, &arena, CPUS, &mut |_| None).unwrap());
         let policy = Policy { groups: Groups::ALL, ..Policy::default() };

@@ -42,7 +42,11 @@ pub(super) fn functions() -> Vec<HostFn> {
         }),
         HostFn::of_map("bpf_map_pop_elem", |caller: Host<'_>, map: &Map, value: Ptr| take(caller, map, value, true))
             .with_direct(|call: &mut MapCall<'_>, [value, ..]| taken(call, value, |value| call.map.pop(value))),
-        HostFn::of_map("bpf_map_peek_elem", |caller: Host<'_>, map: &Map, value: Ptr| take(caller, map, value, false)),
+        HostFn::of_map("bpf_map_peek_elem", |caller: Host<'_>, map: &Map, value: Ptr| take(caller, map, value, false))
+            .with_direct(|call: &mut MapCall<'_>, [value, ..]| match call.map.spec().kind {
+                MapKind::BloomFilter => call.value(value, |value| r0(ask(call.map, value))),
+                _ => taken(call, value, |value| call.map.peek(value)),
+            }),
         HostFn::typed::<(), _>("bpf_for_each_map_elem", for_each),
         HostFn::typed::<(), _>("bpf_loop", repeat),
     ]
@@ -136,6 +140,14 @@ fn take(mut caller: Host<'_>, map: &Map, at: Ptr, remove: bool) -> HelperResult 
     Ok(result?)
 }
 
+/// Asks a bloom filter for a value, which stays as it is.
+fn ask(map: &Map, value: &[u8]) -> Result<(), Errno> {
+    let mut room = Room::default();
+    let copy = room.of(value.len() as u32);
+    copy.copy_from_slice(value);
+    map.peek(copy)
+}
+
 /// r0 of a change by generated code, unless the map is read-only for programs.
 #[inline(always)]
 fn changed(call: &MapCall<'_>, change: impl FnOnce() -> Option<Result<(), Errno>>) -> Option<u64> {
@@ -143,7 +155,7 @@ fn changed(call: &MapCall<'_>, change: impl FnOnce() -> Option<Result<(), Errno>
     Some(r0(result))
 }
 
-/// r0 of a pop by generated code.
+/// r0 of a pop or peek by generated code.
 #[inline(always)]
 fn taken(call: &MapCall<'_>, at: u64, take: impl FnOnce(&mut [u8]) -> Result<(), Errno>) -> Option<u64> {
     call.set_value(at, |value| r0(take(value).inspect_err(|_| value.fill(0))))
