@@ -128,12 +128,16 @@ fn fns() -> Option<(&'static Fns, *mut c_void)> {
 }
 
 /// A string of perf's, which lives as long as its call; empty for a null pointer.
-fn bytes<'a>(pointer: *const c_char) -> &'a [u8] {
+fn string<'a>(pointer: *const c_char) -> &'a CStr {
     if pointer.is_null() {
-        return &[];
+        return c"";
     }
     // SAFETY: perf's strings end with a zero byte and live as long as its call; no caller keeps them longer.
-    unsafe { CStr::from_ptr(pointer) }.to_bytes()
+    unsafe { CStr::from_ptr(pointer) }
+}
+
+fn bytes<'a>(pointer: *const c_char) -> &'a [u8] {
+    string(pointer).to_bytes()
 }
 
 fn text(pointer: *const c_char) -> String {
@@ -245,8 +249,14 @@ impl PerfSample {
     }
 
     /// The event's name.
-    pub(crate) fn event(&self) -> &[u8] {
-        bytes(self.event)
+    pub(crate) fn event(&self) -> &CStr {
+        string(self.event)
+    }
+
+    /// Whether this is the event's name.
+    pub(crate) fn is_of(&self, event: &CStr) -> bool {
+        // SAFETY: two strings.
+        !self.event.is_null() && unsafe { libc::strcmp(self.event, event.as_ptr()) } == 0
     }
 
     fn slice<T>(pointer: *const T, count: usize) -> &'static [T] {

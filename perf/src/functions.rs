@@ -1,7 +1,9 @@
 //! Host functions of scripts over a recording: symbols, call chains and fields of the current sample.
 
 use std::cell::RefCell;
+use std::ffi::CString;
 use std::io::Write;
+use std::sync::Arc;
 
 use twinbpf::{CStr, Caller, Linker, Ptr, Trap};
 use twinbpf_trace::{Control, put_text};
@@ -17,7 +19,9 @@ use crate::sample::{Builder, Needs};
 pub(crate) struct Current {
     pub(crate) sample: Builder,
     /// Name of its event.
-    pub(crate) event: String,
+    pub(crate) event: Arc<str>,
+    /// The same as perf has it.
+    name: CString,
     pub(crate) fields: Fields,
     pub(crate) needs: Needs,
 }
@@ -25,8 +29,9 @@ pub(crate) struct Current {
 impl Current {
     fn write(&mut self, sample: &PerfSample) {
         // Most samples have the event of the one before.
-        if self.event.as_bytes() != sample.event() {
-            self.event = String::from_utf8_lossy(sample.event()).into_owned();
+        if !sample.is_of(&self.name) {
+            self.name = sample.event().to_owned();
+            self.event = self.name.to_string_lossy().into();
         }
         self.sample.write(sample, &self.event, self.needs);
     }

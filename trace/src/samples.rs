@@ -105,6 +105,7 @@ impl SampleSession {
         self.give(sample, UserSide::on_sample)
     }
 
+    #[inline(always)]
     fn give(&mut self, sample: &Sample<'_>, give: Give) -> Verdict {
         if self.stage != Stage::Running {
             return Verdict::Over;

@@ -21,14 +21,13 @@ use crate::print::{Kind, Request, Value};
 use crate::terminal;
 use crate::timer::Timer;
 
+mod records;
 mod samples;
 
+use records::Records;
 pub(crate) use samples::Give;
 pub use samples::Sample;
 use samples::Samples;
-
-/// Most record sizes for which a block of the arena is cached.
-const KEPT: usize = 64;
 
 /// How a script call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,8 +71,7 @@ pub(crate) struct UserSide {
     signals: Vec<(i32, Step)>,
     /// Index and map, for the userspace maps through which scripts may send records.
     local: Vec<(usize, Arc<dyn MapOps>)>,
-    /// Size and block of each cached record, the last one used first.
-    records: Vec<(usize, Block)>,
+    records: Records,
     /// Formats of kernel programs, by number.
     formats: HashMap<u32, Block>,
     /// Maps that are printed as they declare.
@@ -113,7 +111,7 @@ impl UserSide {
             early: Samples::default(),
             signals: Vec::new(),
             local: Vec::new(),
-            records: Vec::new(),
+            records: Records::default(),
             formats: HashMap::new(),
             displays: Displays::new(&plan.declarations, pre.maps(), by_samples)?,
         };
@@ -402,24 +400,10 @@ impl UserSide {
         Ok(function.call(self.instance.machine(), &args))
     }
 
-    /// Memory of exactly this size, so that programs cannot read past it, until the next call.
+    /// As [`Records::of`].
+    #[inline(always)]
     fn memory(&mut self, size: usize) -> Result<&Block, Error> {
-        let found = self.records.iter().position(|(of, _)| *of == size);
-        if found.is_none() && self.records.len() >= KEPT {
-            self.records.clear();
-        }
-        let at = match found {
-            Some(at) => at,
-            None => {
-                let block = self.instance.context(&vec![0; size])?;
-                self.records.push((size, block));
-                self.records.len() - 1
-            }
-        };
-        if at != 0 {
-            self.records.swap(0, at);
-        }
-        Ok(&self.records[0].1)
+        self.records.of(&self.instance, size)
     }
 
     fn call(&mut self, entry: Entry) -> Result<Outcome, Error> {
@@ -429,9 +413,14 @@ impl UserSide {
 
     /// After a call: flushes the output, sets the requested timers, delivers the records that were sent.
     fn after(&mut self, result: Result<u64, Trap>) -> Result<Outcome, Error> {
-        if let Err(trap) = result {
-            return self.ended(trap);
+        match result {
+            Ok(_) => self.after_return(),
+            Err(trap) => self.ended(trap),
         }
+    }
+
+    #[inline(always)]
+    fn after_return(&mut self) -> Result<Outcome, Error> {
         self.output.finish()?;
         self.apply()?;
         self.local_events()
@@ -451,6 +440,7 @@ impl UserSide {
     }
 
     /// Sets the timers as the last program requested (`set_timer`).
+    #[inline(always)]
     fn apply(&mut self) -> Result<(), Error> {
         if self.timers.is_empty() {
             return Ok(());
@@ -464,10 +454,12 @@ impl UserSide {
     }
 
     /// Calls EVENT programs for the records that scripts sent to each other, until none is left.
+    #[inline(always)]
     fn local_events(&mut self) -> Result<Outcome, Error> {
-        if self.local.is_empty() {
-            return Ok(Outcome::Done);
-        }
+        if self.local.is_empty() { Ok(Outcome::Done) } else { self.deliver() }
+    }
+
+    fn deliver(&mut self) -> Result<Outcome, Error> {
         loop {
             let sent: Vec<(usize, Vec<u8>)> = self
                 .local

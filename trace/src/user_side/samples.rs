@@ -12,8 +12,8 @@ use crate::error::Error;
 /// A sample as programs get it.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'a> {
-    /// Name of its event.
-    pub event: &'a str,
+    /// Name of its event. Samples of one event best share it: they need no search by name then.
+    pub event: &'a Arc<str>,
     /// When it was taken, in nanoseconds.
     pub time: u64,
     /// Bytes of the struct at the start of [`Sample::bytes`]: the second argument of EVENT.
@@ -45,22 +45,27 @@ impl Samples {
         self.programs.push((step, event));
     }
 
-    fn of(&mut self, event: &str) -> Calls {
-        let is_last = self.last.as_ref().is_some_and(|(name, _)| **name == *event);
-        if !is_last {
-            let known = self.of_event.get_key_value(event).map(|(name, calls)| (Arc::clone(name), Rc::clone(calls)));
-            self.last = Some(known.unwrap_or_else(|| self.first(event)));
+    #[inline]
+    fn of(&mut self, event: &Arc<str>) -> Calls {
+        match &self.last {
+            Some((last, calls)) if Arc::ptr_eq(last, event) => Rc::clone(calls),
+            _ => self.search(event),
         }
-        Rc::clone(&self.last.as_ref().expect("set above").1)
+    }
+
+    fn search(&mut self, event: &Arc<str>) -> Calls {
+        let calls = self.of_event.get(event).map(Rc::clone).unwrap_or_else(|| self.first(event));
+        self.last = Some((Arc::clone(event), Rc::clone(&calls)));
+        calls
     }
 
     /// At the first sample of an event.
-    fn first(&mut self, event: &str) -> (Arc<str>, Calls) {
-        let wants = |of: &Option<Arc<str>>| of.as_deref().is_none_or(|name| name == event);
+    fn first(&mut self, event: &Arc<str>) -> Calls {
+        let wants = |of: &Option<Arc<str>>| of.as_ref().is_none_or(|name| name == event);
         let steps = self.programs.iter().filter(|(_, of)| wants(of)).map(|(step, _)| step);
-        let (name, calls): (Arc<str>, Calls) = (event.into(), steps.map(|step| (step.entry, step.returns)).collect());
-        self.of_event.insert(Arc::clone(&name), Rc::clone(&calls));
-        (name, calls)
+        let calls: Calls = steps.map(|step| (step.entry, step.returns)).collect();
+        self.of_event.insert(Arc::clone(event), Rc::clone(&calls));
+        calls
     }
 
     /// Programs for events of which there was no sample, each with its event.
@@ -105,10 +110,11 @@ impl UserSide {
         }
         let block = self.memory(sample.bytes.len().next_multiple_of(GRAIN))?;
         let addr = block.addr();
+        // Less than a grain of the block is not this sample's: what an earlier one left there goes.
+        if let Some(last) = block.len().checked_sub(GRAIN as u32) {
+            block.write(last, &[0; GRAIN]);
+        }
         block.write(0, sample.bytes);
-        // What an earlier sample left in the rest of the block is not of this one.
-        let rest = block.len() - sample.bytes.len() as u32;
-        block.fill(sample.bytes.len() as u32, rest as usize, 0);
         for (at, to) in sample.pointers {
             block.write(*at, &(addr + u64::from(*to)).to_ne_bytes());
         }
@@ -120,7 +126,7 @@ impl UserSide {
                 Err(trap) => return Ok((self.ended(trap)?, false)),
             }
         }
-        Ok((self.after(Ok(0))?, kept))
+        Ok((self.after_return()?, kept))
     }
 
     /// Programs for events of which there was no sample, each with its event.
