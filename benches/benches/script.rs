@@ -8,13 +8,16 @@ use std::process::Command;
 use twinbpf_benches::bench::has_flag;
 use twinbpf_benches::performance;
 use twinbpf_benches::promise::Promises;
+use twinbpf_benches::rounds;
 use twinbpf_benches::session::Rig;
 use twinbpf_benches::workload::corpus;
 
 /// Rounds in which all sides take a turn.
-const ROUNDS: usize = 9;
-/// Those of Python, which takes ten seconds each.
-const SLOW_ROUNDS: usize = 3;
+const ROUNDS: usize = 21;
+/// Python, which takes ten seconds, takes part in each of so many rounds.
+const SLOW: usize = 4;
+/// What cannot answer takes part in none.
+const NEVER: usize = usize::MAX;
 /// Blocks that `dd` copies: each is two samples.
 const BLOCKS: u32 = 500_000;
 
@@ -26,35 +29,40 @@ const QUESTIONS: [(&str, &str, &str, bool); 3] = [
 ];
 
 const NOTES: &str = "- Seconds of CPU for a recording of a million samples (`raw_syscalls:sys_enter`; the chains with `-g`), start and end included;
-  medians of 9 rounds in which all sides take a turn, Python 3. The filter in C is `benches/script/dlfilter.c`; the answers
-  are compared. MiB: the largest resident set.
+  medians of 21 rounds in which all sides take a turn, Python in 5. A ratio is the median of those of each round. MiB: the
+  largest resident set. The filter in C is `benches/script/dlfilter.c`; the answers are compared.
 - The last row prints every sample: `perf script` by itself, and with a script that keeps them all.
 ";
 
-/// Median CPU seconds and peak MiB of a side's rounds.
-type Cost = Option<(f64, f64)>;
+/// CPU seconds and peak MiB of a side in each round, if it took part.
+type Rounds = Vec<Option<(f64, f64)>>;
 
-fn cost(rounds: &[(f64, f64)]) -> Cost {
-    let median = |mut all: Vec<f64>| {
-        all.sort_by(f64::total_cmp);
-        all.get(all.len() / 2).copied()
-    };
-    median(rounds.iter().map(|(cpu, _)| *cpu).collect()).zip(median(rounds.iter().map(|(_, peak)| *peak).collect()))
+/// `None` of nothing.
+fn median(all: impl Iterator<Item = f64>) -> Option<f64> {
+    let all: Vec<f64> = all.collect();
+    (!all.is_empty()).then(|| rounds::median(all))
 }
 
-/// Each command in turn; what it took, and what it printed last.
-fn alternate<const N: usize>(rig: &Rig, rounds: usize, commands: [Vec<String>; N]) -> [(Cost, String); N] {
-    let mut took: [(Vec<(f64, f64)>, String); N] = std::array::from_fn(|_| (Vec::new(), String::new()));
-    for _ in 0..rounds {
-        for (command, (took, output)) in commands.iter().zip(&mut took) {
-            match rig.measure(command) {
-                Ok(one) => took.push((one.cpu_ns / 1e9, one.peak_kb / 1024.0)),
-                Err(why) => println!("left out: {why}"),
+/// Of the rounds in which both took part: the machine is faster in some than in others.
+fn ratio(one: &Rounds, other: &Rounds) -> Option<f64> {
+    median(one.iter().zip(other).filter_map(|(one, other)| Some((*one)?.0 / (*other)?.0)))
+}
+
+/// Each command in turn, one that is slow in few of the rounds; what they took, and what each printed last.
+fn alternate<const N: usize>(rig: &Rig, commands: [(Vec<String>, usize); N]) -> [(Rounds, String); N] {
+    let mut took: [(Rounds, String); N] = std::array::from_fn(|_| (Vec::new(), String::new()));
+    for round in 0..ROUNDS {
+        for ((command, every), (took, output)) in commands.iter().zip(&mut took) {
+            if round % every != every - 1 {
+                took.push(None);
+                continue;
             }
+            let one = rig.measure(command).inspect_err(|why| println!("left out: {why}"));
+            took.push(one.ok().map(|one| (one.cpu_ns / 1e9, one.peak_kb / 1024.0)));
             *output = rig.output();
         }
     }
-    took.map(|(rounds, output)| (cost(&rounds), output))
+    took
 }
 
 fn words(parts: &[&str]) -> Vec<String> {
@@ -90,13 +98,13 @@ fn sorted(output: &str) -> Vec<&str> {
     lines
 }
 
-fn row(table: &mut String, what: &str, cells: [Cost; 3]) {
-    let cells = cells.map(|cell| cell.map_or("-".to_owned(), |(cpu, peak)| format!("{cpu:.2} ({peak:.0} MiB)")));
+fn row(table: &mut String, what: &str, sides: [&Rounds; 3]) {
+    let cells = sides.map(|rounds| {
+        let all = || rounds.iter().flatten();
+        let medians = median(all().map(|(cpu, _)| *cpu)).zip(median(all().map(|(_, peak)| *peak)));
+        medians.map_or("-".to_owned(), |(cpu, peak)| format!("{cpu:.2} ({peak:.0} MiB)"))
+    });
     writeln!(table, "| {what} | {} |", cells.join(" | ")).expect("strings take all");
-}
-
-fn ratio(one: Cost, other: Cost) -> Option<f64> {
-    Some(one?.0 / other?.0)
 }
 
 fn main() {
@@ -120,27 +128,23 @@ fn main() {
         };
         let in_c = words(&["perf", "script", "-i", &data, "--dlfilter", &filter]);
         let ours = words(&[&rig.twinbpf(), "script", &script, "-i", &data]);
-        let [(in_c, theirs), (own, output)] = alternate(&rig, ROUNDS, [in_c, ours]);
+        let slow = words(&["perf", "script", "-i", &data, "-s", &file(format!("{name}.py"))]);
+        let slow = (slow, if python { SLOW } else { NEVER });
+        let [(in_c, theirs), (own, output), (slow, _)] = alternate(&rig, [(in_c, 1), (ours, 1), slow]);
         assert!(sorted(&theirs) == sorted(&output), "{what}: the answers differ:\n{theirs}\n{output}");
-        let slow = match python {
-            true => {
-                let command = words(&["perf", "script", "-i", &data, "-s", &file(format!("{name}.py"))]);
-                let [(slow, _)] = alternate(&rig, SLOW_ROUNDS, [command]);
-                promises.at_least(&format!("{what}: perf's Python / twinbpf"), ratio(slow, own), 20.0, "");
-                slow
-            }
-            false => None,
-        };
-        row(&mut table, what, [in_c, own, slow]);
-        promises.at_most(&format!("{what}: twinbpf / a filter in C"), ratio(own, in_c), 1.5, "");
+        if python {
+            promises.at_least(&format!("{what}: perf's Python / twinbpf"), ratio(&slow, &own), 20.0, "");
+        }
+        row(&mut table, what, [&in_c, &own, &slow]);
+        promises.at_most(&format!("{what}: twinbpf / a filter in C"), ratio(&own, &in_c), 1.5, "");
     }
     let data = rig.path("plain.data");
     let alone = words(&["perf", "script", "-i", &data]);
     let ours = words(&[&rig.twinbpf(), "script", &file("keep.bpf.c".to_owned()), "-i", &data, "--print"]);
-    let [(alone, theirs), (own, output)] = alternate(&rig, ROUNDS, [alone, ours]);
+    let [(alone, theirs), (own, output)] = alternate(&rig, [(alone, 1), (ours, 1)]);
     assert!(theirs == output, "a kept sample is printed otherwise");
-    row(&mut table, "print every sample", [alone, own, None]);
-    promises.at_most("print every sample: twinbpf / perf script", ratio(own, alone), 1.1, "");
+    row(&mut table, "print every sample", [&alone, &own, &Vec::new()]);
+    promises.at_most("print every sample: twinbpf / perf script", ratio(&own, &alone), 1.1, "");
     promises.print();
     let head = "| s of CPU | C, perf script | twinbpf | Python |\n|---|---:|---:|---:|\n";
     println!("\n{head}{table}");

@@ -60,7 +60,8 @@ fn sample(subject: &mut Subject, runs: u64) -> u64 {
     subject.machine.time(runs).unwrap_or_else(|error| panic!("{}: {error}", subject.name))
 }
 
-fn median(mut samples: Vec<f64>) -> f64 {
+/// The one in the middle; there is at least one.
+pub fn median(mut samples: Vec<f64>) -> f64 {
     samples.sort_by(f64::total_cmp);
     samples[samples.len() / 2]
 }
