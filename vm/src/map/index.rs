@@ -48,7 +48,7 @@ pub(super) struct Bucket<'a> {
 #[derive(Debug)]
 pub(super) struct Changed;
 
-/// What looks for something in the chain of a bucket.
+/// A search in the chain of a bucket.
 pub(super) trait Search {
     type Found;
 

@@ -57,7 +57,7 @@ pub(super) struct Extra {
 /// A slot, and the one before it in the chain.
 type Found = (u32, Option<u32>);
 
-/// Looks for a key.
+/// The search for a key.
 struct Find<'a, K: ?Sized, G> {
     store: &'a Store,
     hash: u32,
