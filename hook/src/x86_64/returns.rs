@@ -177,13 +177,13 @@ fn is_on_stack(stub: u64, place: u64) -> bool {
 fn reclaim(thread: &Thread) -> usize {
     let own = ptr::from_ref(thread).addr();
     let mut free = threads::take_from_ended(join);
-    // The last owner, and whether it has ended.
+    // The last other owner, and whether it has ended.
     let known = Cell::new((own, true));
     let is_ours = |owner: usize| {
-        if known.get().0 != owner {
+        if owner != own && known.get().0 != owner {
             known.set((owner, threads::has_ended(owner)));
         }
-        known.get().1
+        owner == own || known.get().1
     };
     let all = || (0..COUNT.load(Ordering::Relaxed)).flat_map(stubs);
     let mine = |record: &Pending| {
@@ -230,8 +230,49 @@ fn join(first: usize, rest: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fork;
-    use super::LOCK;
+    use std::ptr;
+    use std::sync::atomic::Ordering;
+    use std::sync::mpsc;
+
+    use super::super::{fork, threads};
+    use super::{FREE, LOCK, Pending, at, grow, join, prepare, reclaim, take};
+
+    /// The records of a list.
+    fn records(first: usize) -> Vec<&'static Pending> {
+        std::iter::successors(at(first), |record| at(record.link.load(Ordering::Relaxed))).collect()
+    }
+
+    /// What `longjmp` left is found, whoever has records between.
+    #[test]
+    fn records_are_free_again_among_those_of_other_threads() {
+        prepare().expect("addresses");
+        let ((sender, other), (end, wait)) = (mpsc::channel(), mpsc::channel::<()>());
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                sender.send(ptr::from_ref(threads::own()).addr()).expect("the test waits");
+                let _ = wait.recv();
+            });
+            let (own, other) = (threads::own(), other.recv().expect("it has a record"));
+            let _guard = LOCK.take().expect("it waits until it has it");
+            if FREE.load(Ordering::Relaxed) == 0 {
+                FREE.store(grow(), Ordering::Relaxed);
+            }
+            let mut pending = records(take());
+            pending.sort_by_key(|record| ptr::from_ref(*record).addr());
+            let no_stub = 0_u64;
+            for (index, record) in pending.iter().enumerate() {
+                let owner = if index == 0 { other } else { ptr::from_ref(own).addr() };
+                record.place.store(ptr::from_ref(&no_stub).expose_provenance() as u64, Ordering::Relaxed);
+                record.link.store(owner, Ordering::Relaxed);
+            }
+            let free = reclaim(own);
+            let found = records(free);
+            let is_free = pending.iter().map(|record| found.iter().any(|other| ptr::eq(*other, *record)));
+            assert_eq!(is_free.filter(|is_free| *is_free).count(), pending.len() - 1);
+            FREE.store(join(free, FREE.load(Ordering::Relaxed)), Ordering::Relaxed);
+            drop(end);
+        });
+    }
 
     #[test]
     fn children_of_fork_find_the_lock_free() {

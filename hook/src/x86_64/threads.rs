@@ -122,7 +122,7 @@ pub(super) fn has_ended(record: usize) -> bool {
 }
 
 /// The record of the calling thread, which it gets if it has none.
-fn own() -> &'static Thread {
+pub(super) fn own() -> &'static Thread {
     let slot = entry_points::slot();
     // SAFETY: the slot is this thread's. Hooked functions that registering calls find a busy record.
     unsafe {
