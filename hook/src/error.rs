@@ -4,8 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-const FORKED: &str =
-    "a thread of the parent process changed hooks when a callback forked this process: its hooks stay as they are";
+const FORKED: &str = "a thread of the parent process changed hooks when a callback forked this process: its hooks stay as they are; fork outside callbacks";
 
 /// How a function is prepared for hooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

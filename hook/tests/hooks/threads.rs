@@ -309,7 +309,7 @@ pub(crate) fn children_of_callbacks_never_wait() {
                     libc::alarm(20);
                     let words = attach(elsewhere).map_or_else(|error| error.to_string(), |_| String::new());
                     let known = "a thread of the parent process changed hooks when a callback forked this process: \
-                        its hooks stay as they are";
+                        its hooks stay as they are; fork outside callbacks";
                     libc::_exit(i32::from(!words.is_empty() && words != known));
                 }
             }
