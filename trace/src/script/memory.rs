@@ -186,9 +186,10 @@ mod tests {
         BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let (workload, child): (u32, u32) = (shell.id(), line.trim().parse().unwrap());
         let fault = Err(Errno::EFAULT);
-        // Wherever it is allowed, nothing is at our address in the other process.
-        for pid in [workload, child] {
-            while Process::open(pid).unwrap().is_ours().unwrap() {
+        // Wherever it is allowed, nothing is at our address in the other process. Of memory that it leaves by `execve` between
+        // the checks there would be 0 bytes.
+        for (pid, program) in [(workload, "sh"), (child, "sleep")] {
+            while fs::read_to_string(format!("/proc/{pid}/comm")).unwrap().trim_end() != program {
                 std::thread::yield_now();
             }
             assert_eq!(try_read(Reach::default(), 0, pid), Err(Errno::EPERM));
