@@ -23,29 +23,54 @@ harness::tests! {
     calls_are_counted_alike,
     latencies_are_counted_alike,
     static_probes_give_the_same_arguments,
+    static_probes_beside_jump_tables_take_a_breakpoint,
     definitions_of_perf_give_arguments,
 }
 
-/// A function, and a static probe as `sys/sdt.h` writes it, with a counter of its users.
+/// A function, and static probes as `sys/sdt.h` writes them, with a counter of their users; `choose` has a jump table.
 const SOURCE: &str = r#"
 __attribute__((noinline)) long work(long n) { volatile long sum = 0; while (n > 0) sum += n--; return sum; }
 __asm__(".pushsection .probes, \"aw\", \"progbits\"\n.globl step_users\nstep_users: .2byte 0\n.popsection");
 extern unsigned short step_users;
 long users(void) { return step_users; }
+#define PROBE(name, first, second, third) \
+    __asm__ volatile("990: nop\n" \
+        ".pushsection .note.stapsdt,\"\",\"note\"\n.balign 4\n" \
+        ".4byte 992f-991f, 994f-993f, 3\n991: .asciz \"stapsdt\"\n992: .balign 4\n" \
+        "993: .8byte 990b\n.8byte _.stapsdt.base\n.8byte step_users\n" \
+        ".asciz \"twin\"\n.asciz \"" name "\"\n.asciz \"8@%0 -4@%1 8@$-9 -2@8(%2)\"\n994: .balign 4\n.popsection\n" \
+        ".ifndef _.stapsdt.base\n" \
+        ".pushsection .stapsdt.base,\"aG\",\"progbits\",.stapsdt.base,comdat\n" \
+        ".weak _.stapsdt.base\n.hidden _.stapsdt.base\n_.stapsdt.base: .space 1\n.size _.stapsdt.base, 1\n.popsection\n" \
+        ".endif" \
+        : : "r"(first), "r"(second), "r"(third))
 __attribute__((noinline)) void step(long first, int second, short *third) {
-    __asm__ volatile("990: nop\n"
-        ".pushsection .note.stapsdt,\"\",\"note\"\n.balign 4\n"
-        ".4byte 992f-991f, 994f-993f, 3\n991: .asciz \"stapsdt\"\n992: .balign 4\n"
-        "993: .8byte 990b\n.8byte _.stapsdt.base\n.8byte step_users\n"
-        ".asciz \"twin\"\n.asciz \"step\"\n.asciz \"8@%0 -4@%1 8@$-9 -2@8(%2)\"\n994: .balign 4\n.popsection\n"
-        ".pushsection .stapsdt.base,\"aG\",\"progbits\",.stapsdt.base,comdat\n"
-        ".weak _.stapsdt.base\n.hidden _.stapsdt.base\n_.stapsdt.base: .space 1\n.size _.stapsdt.base, 1\n.popsection"
-        : : "r"(first), "r"(second), "r"(third));
+    PROBE("step", first, second, third);
     work(second);
+}
+__attribute__((noinline)) long choose(long first, int second, short *third) {
+    long result = second;
+    switch (first & 7) {
+    case 0: result = work(3); break;
+    case 1: result *= 5; break;
+    case 2: result ^= first; break;
+    case 3: result = work(first & 15) - 1; break;
+    case 4: result += first << 3; break;
+    case 5: result -= third[4]; break;
+    case 6: result = first / 3; break;
+    }
+    PROBE("chosen", first, second, third);
+    return result;
 }
 void run(long calls) {
     short third[5] = {0, 0, 0, 0, -5};
     for (long n = 0; n < calls; n++) { work(n & 63); step(n, -3, third); }
+}
+long run_choose(long calls) {
+    short third[5] = {0, 0, 0, 0, -5};
+    long sum = 0;
+    for (long n = 0; n < calls; n++) sum += choose(n, -3, third);
+    return sum;
 }
 "#;
 const CALLS: i64 = 1000;
@@ -121,10 +146,10 @@ fn uprobe(loaded: &Loaded, program: &str, section: &str) -> Link {
 }
 
 /// The programs in this process.
-fn in_process(object: &Object, kind: EngineKind) -> (InstancePre<()>, Hooks<()>) {
+fn in_process(object: &Object, kind: EngineKind, options: &HookOptions) -> (InstancePre<()>, Hooks<()>) {
     let engine = Engine::new(Config::new().engine(kind)).expect("an engine");
     let pre = Linker::<()>::new(&engine).instantiate_pre(object).expect("it links");
-    let hooks = pre.hooks(&HookOptions::new().memory(Arc::new(OwnMemory::new())), |_| ()).expect("slots");
+    let hooks = pre.hooks(&options.clone().memory(Arc::new(OwnMemory::new())), |_| ()).expect("slots");
     (pre, hooks)
 }
 
@@ -151,7 +176,7 @@ fn calls_are_counted_alike() {
         let expected = loaded.map("calls").expect("a map").lookup(&key).expect("a map").expect("this process");
         assert_eq!(expected[..8], (2 * CALLS).to_ne_bytes());
         for kind in ENGINES {
-            let (pre, hooks) = in_process(&object, kind);
+            let (pre, hooks) = in_process(&object, kind, &HookOptions::new());
             let hook = hook(&library, &pre, &hooks, "called", Point::Entry);
             library.run();
             let mut found = [0; 16];
@@ -178,7 +203,7 @@ fn latencies_are_counted_alike() {
         let of_kernel = |slot: u32| numbers(&slots.lookup(&slot.to_ne_bytes()).expect("a map").expect("a slot"));
         assert_eq!((0..65).map(of_kernel).sum::<u64>(), 2 * CALLS as u64);
         for kind in ENGINES {
-            let (pre, hooks) = in_process(&object, kind);
+            let (pre, hooks) = in_process(&object, kind, &HookOptions::new());
             let attached = [("entered", Point::Entry), ("returned", Point::Return)]
                 .map(|(program, point)| hook(&library, &pre, &hooks, program, point));
             library.run();
@@ -189,37 +214,76 @@ fn latencies_are_counted_alike() {
     }
 }
 
+/// What the program has seen at the calls of a function of the library that comes to a static probe, by the kernel's uprobe.
+fn seen_by_kernel(library: &Library, object: &Object, probe: &str, function: &str) -> Option<Vec<u8>> {
+    let loaded = in_kernel(object)?;
+    let link = uprobe(&loaded, "fired", &format!("usdt/{}:twin:{probe}", library.path.display()));
+    library.call(function, CALLS);
+    drop(link);
+    assert_eq!(library.call("users", 0), 0);
+    let seen = loaded.map(".bss").expect("globals").lookup(&[0; 4]).expect("a map").expect("globals");
+    let words = seen.chunks_exact(8).map(|word| i64::from_ne_bytes(word.try_into().expect("eight bytes")));
+    assert_eq!(words.collect::<Vec<_>>(), [CALLS, 0x1234, 4, CALLS - 1, -3, -9, -5]);
+    Some(seen)
+}
+
+/// The same by a hook, attached by `attach`.
+fn seen_in_process(library: &Library, pre: &InstancePre<()>, hook: ProgramHook, function: &str) -> Vec<u8> {
+    assert_eq!(library.call("users", 0), 1);
+    library.call(function, CALLS);
+    assert_eq!((hook.skipped(), hook.traps()), (0, 0), "{:?}", hook.first_trap());
+    hook.detach().expect("it detaches");
+    assert_eq!(library.call("users", 0), 0);
+    let globals = pre.map_ops(".bss").expect("globals");
+    let mut seen = vec![0; globals.spec().value_size as usize];
+    globals.lookup_copy(&[0; 4], 0, &mut seen).expect("globals");
+    seen
+}
+
 fn static_probes_give_the_same_arguments() {
     let object = object("probes/usdt.bpf.o");
     for options in KINDS {
         let Some(library) = Library::new(options) else { return };
-        let Some(loaded) = in_kernel(&object) else { return };
+        let Some(expected) = seen_by_kernel(&library, &object, "step", "run") else { return };
         let file = library.path.to_str().expect("UTF-8");
-        let link = uprobe(&loaded, "fired", &format!("usdt/{file}:twin:step"));
-        library.run();
-        drop(link);
-        assert_eq!(library.call("users", 0), 0);
-        let expected = loaded.map(".bss").expect("globals").lookup(&[0; 4]).expect("a map").expect("globals");
-        let words = expected.chunks_exact(8).map(|word| i64::from_ne_bytes(word.try_into().expect("eight bytes")));
-        assert_eq!(words.collect::<Vec<_>>(), [CALLS, 0x1234, 4, CALLS - 1, -3, -9, -5]);
         for kind in ENGINES {
-            let (pre, hooks) = in_process(&object, kind);
+            let (pre, hooks) = in_process(&object, kind, &HookOptions::new());
             let entry = pre.program("fired").expect("the object has it");
             let attach = |name: &str| {
                 // SAFETY: functions of the library.
                 unsafe { hooks.attach_usdt(entry, file, "twin", name, 0x1234) }
             };
             let hook = attach("step").unwrap_or_else(|error| panic!("{error}"));
-            assert_eq!(library.call("users", 0), 1);
-            library.run();
-            assert_eq!((hook.skipped(), hook.traps()), (0, 0), "{:?}", hook.first_trap());
-            hook.detach().expect("it detaches");
-            assert_eq!(library.call("users", 0), 0);
-            let mut found = vec![0; expected.len()];
-            pre.map_ops(".bss").expect("globals").lookup_copy(&[0; 4], 0, &mut found).expect("globals");
-            assert_eq!(found, expected, "{kind:?} {options:?}");
+            assert_eq!(seen_in_process(&library, &pre, hook, "run"), expected, "{kind:?} {options:?}");
             let error = attach("other").expect_err("there is none").to_string();
-            assert_eq!(error, format!("usdt/{file}:twin:other: provider twin has step"));
+            assert_eq!(error, format!("usdt/{file}:twin:other: provider twin has chosen, step"));
+        }
+    }
+}
+
+/// A jump table may lead to any of the instructions that would move: a breakpoint needs the first alone.
+fn static_probes_beside_jump_tables_take_a_breakpoint() {
+    let object = object("probes/usdt.bpf.o");
+    for options in KINDS {
+        let Some(library) = Library::new(options) else { return };
+        let Some(expected) = seen_by_kernel(&library, &object, "chosen", "run_choose") else { return };
+        let (file, sum) = (library.path.to_str().expect("UTF-8"), library.call("run_choose", CALLS));
+        for kind in ENGINES {
+            let attach = |options: &HookOptions| {
+                let (pre, hooks) = in_process(&object, kind, options);
+                let entry = pre.program("fired").expect("the object has it");
+                // SAFETY: functions of the library.
+                let hook = unsafe { hooks.attach_usdt(entry, file, "twin", "chosen", 0x1234) };
+                (pre, hook)
+            };
+            let (_, refused) = attach(&HookOptions::new());
+            let error = refused.expect_err("its instructions stay").to_string();
+            assert!(error.contains("the function jumps by a table"), "{error}");
+            assert_eq!(library.call("users", 0), 0);
+            let (pre, hook) = attach(&HookOptions::new().breakpoints(true));
+            let hook = hook.unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(seen_in_process(&library, &pre, hook, "run_choose"), expected, "{kind:?} {options:?}");
+            assert_eq!(library.call("run_choose", CALLS), sum);
         }
     }
 }
@@ -258,7 +322,7 @@ fn definitions_of_perf_give_arguments() {
             assert_eq!(words.collect::<Vec<_>>(), expected, "{kind:?} {options:?}");
             assert_eq!(attached.iter().map(|hook| hook.skipped() + hook.traps()).sum::<u64>(), 0);
         }
-        let (_, hooks) = in_process(&object, EngineKind::Interp);
+        let (_, hooks) = in_process(&object, EngineKind::Interp, &HookOptions::new());
         // SAFETY: nothing is attached.
         let error = unsafe { hooks.attach_sections(&object) }.expect_err("that is another crate's").to_string();
         assert!(error.contains("twinbpf_trace::HookedProbes"), "{error}");
