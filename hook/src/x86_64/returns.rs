@@ -242,7 +242,7 @@ mod tests {
         std::iter::successors(at(first), |record| at(record.link.load(Ordering::Relaxed))).collect()
     }
 
-    /// What `longjmp` left is found, whoever has records between.
+    /// A search finds what `longjmp` left, wherever records of other threads lie.
     #[test]
     fn records_are_free_again_among_those_of_other_threads() {
         prepare().expect("addresses");
