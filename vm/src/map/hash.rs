@@ -71,7 +71,7 @@ impl MapOps for Hash {
 
     fn lookup(&self, key: &[u8], cpu: u32) -> Option<u64> {
         let cpu = self.slot_cpu(cpu)?;
-        self.store.find(key, |slot| slot).map(|slot| self.store.addr(slot, cpu))
+        self.store.slot_of(key).map(|slot| self.store.addr(slot, cpu))
     }
 
     fn lookup_copy(&self, key: &[u8], cpu: u32, value: &mut [u8]) -> Result<(), Errno> {

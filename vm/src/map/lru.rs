@@ -227,7 +227,7 @@ impl MapOps for Lru {
 
     fn lookup(&self, key: &[u8], cpu: u32) -> Option<u64> {
         let cpu = self.slot_cpu(cpu)?;
-        let slot = self.store.find(key, |slot| slot)?;
+        let slot = self.store.slot_of(key)?;
         self.mark(slot);
         Some(self.store.addr(slot, cpu))
     }

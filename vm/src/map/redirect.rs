@@ -235,7 +235,7 @@ impl MapOps for TargetHash {
     }
 
     fn lookup(&self, key: &[u8], _cpu: u32) -> Option<u64> {
-        self.store.find(key, |slot| slot).map(|slot| self.store.addr(slot, 0))
+        self.store.slot_of(key).map(|slot| self.store.addr(slot, 0))
     }
 
     fn lookup_copy(&self, key: &[u8], _cpu: u32, value: &mut [u8]) -> Result<(), Errno> {
@@ -282,7 +282,7 @@ impl MapOps for TargetHash {
 
     /// A frame redirected to a key; `ENOENT` if it has no target.
     fn send(&self, slot: u32, bytes: &[u8]) -> Result<(), Errno> {
-        self.store.find(&slot.to_le_bytes(), |_| ()).ok_or(Errno::ENOENT)?;
+        self.store.slot_of(&slot.to_le_bytes()).ok_or(Errno::ENOENT)?;
         self.log.push(slot, bytes)
     }
 

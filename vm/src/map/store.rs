@@ -190,6 +190,12 @@ impl Store {
         Ok(None)
     }
 
+    /// The slot of a key.
+    #[inline(always)]
+    pub(super) fn slot_of(&self, key: &[u8]) -> Option<u32> {
+        self.find(key, |slot| slot)
+    }
+
     /// What `get` makes of the slot of a key. It is called again where the element has changed meanwhile, and must do
     /// nothing else than read.
     #[inline(always)]
@@ -377,7 +383,7 @@ impl Store {
         if next.len() != self.key_size as usize {
             return Err(Errno::EINVAL);
         }
-        let slot = key.and_then(|key| self.find(key, |slot| slot));
+        let slot = key.and_then(|key| self.slot_of(key));
         let from = slot.map_or(0, |slot| slot + 1);
         self.first_from(from, next).map(|_| ()).ok_or(Errno::ENOENT)
     }
