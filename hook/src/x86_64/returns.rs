@@ -178,18 +178,18 @@ fn reclaim(thread: &Thread) -> usize {
     let own = ptr::from_ref(thread).addr();
     let mut free = threads::take_from_ended(join);
     // The last other owner, and whether it has ended.
-    let known = Cell::new((own, true));
-    let is_ours = |owner: usize| {
-        if owner != own && known.get().0 != owner {
+    let known = Cell::new((0, false));
+    let has_ended = |owner: usize| {
+        if known.get().0 != owner {
             known.set((owner, threads::has_ended(owner)));
         }
-        owner == own || known.get().1
+        known.get().1
     };
     let all = || (0..COUNT.load(Ordering::Relaxed)).flat_map(stubs);
     let mine = |record: &Pending| {
         let owner = record.link.load(Ordering::Acquire);
         let is_pending = record.place.load(Ordering::Acquire) != 0 && owner > LEFT && owner & ALIVE == 0;
-        is_pending && is_ours(owner)
+        is_pending && (owner == own || has_ended(owner))
     };
     for (stub, record) in all().filter(|(_, record)| mine(record)) {
         if !is_on_stack(stub, record.place.load(Ordering::Acquire)) {
