@@ -6,6 +6,7 @@ use std::fmt::Write;
 use twinbpf_benches::bench::has_flag;
 use twinbpf_benches::performance;
 use twinbpf_benches::promise::Promises;
+use twinbpf_benches::rounds;
 use twinbpf_benches::session::{PROBES, Rig};
 use twinbpf_benches::workload::corpus;
 
@@ -50,9 +51,7 @@ const NOTES: &str = "- Nanoseconds that a call of `getppid` takes in the workloa
 
 /// The median of a side's rounds; `None` if it failed once.
 fn median(took: &Option<Vec<f64>>) -> Option<f64> {
-    let mut all = took.clone()?;
-    all.sort_by(f64::total_cmp);
-    all.get(all.len() / 2).copied()
+    took.clone().filter(|all| !all.is_empty()).map(rounds::median)
 }
 
 /// Each command in turn, nanoseconds of a call.

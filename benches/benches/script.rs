@@ -34,7 +34,7 @@ const NOTES: &str = "- Seconds of CPU for a recording of a million samples (`raw
 - The last row prints every sample: `perf script` by itself, and with a script that keeps them all.
 ";
 
-/// CPU seconds and peak MiB of a side in each round, if it took part.
+/// CPU time in seconds and peak memory in MiB of one command, per round; `None` for a round that it skips.
 type Rounds = Vec<Option<(f64, f64)>>;
 
 /// `None` of nothing.
