@@ -53,9 +53,7 @@ pub(super) struct Moved {
 pub(super) fn find(function: &Function) -> Result<Prologue, Refusal> {
     let bytes = function.module.text(function.address, EXTENT);
     let is_entry = function.offset() == 0;
-    if !is_entry {
-        check_boundary(function)?;
-    }
+    check_boundary(function)?;
     let skip = if is_entry && bytes.starts_with(&ENDBR64) { ENDBR64.len() } else { 0 };
     let (address, code) = (function.address + skip as u64, &bytes[skip..]);
     // Branches may lead to one of several nops inside a function.
@@ -78,7 +76,10 @@ pub(super) fn find(function: &Function) -> Result<Prologue, Refusal> {
 }
 
 /// Whether an instruction of the function begins there.
-fn check_boundary(function: &Function) -> Result<(), Refusal> {
+pub(super) fn check_boundary(function: &Function) -> Result<(), Refusal> {
+    if function.offset() == 0 {
+        return Ok(());
+    }
     let code = function.module.text(function.start, function.size.min(function.offset()) as usize);
     let mut decoder = Decoder::with_ip(64, code, function.start, DecoderOptions::NONE);
     let mut instruction = Instruction::default();

@@ -269,6 +269,9 @@ impl Registry {
             && hooked.is_of(function, in_memory)
             && hooked.serves(function)
         {
+            if hooked.function().offset() != function.offset() {
+                prologue::check_boundary(function).map_err(|why| refused(function, why))?;
+            }
             hooked.rename(function);
             return Ok(());
         }
