@@ -36,6 +36,14 @@ impl Registers {
         // SAFETY: 21 integers of 8 bytes, one after another.
         unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Registers>()) }
     }
+
+    /// The registers in the kernel's order.
+    #[inline(always)]
+    #[expect(unsafe_code, reason = "integers without padding")]
+    pub fn words(&self) -> &[u64; 21] {
+        // SAFETY: it is 21 such integers, one after another.
+        unsafe { &*std::ptr::from_ref(self).cast() }
+    }
 }
 
 /// One call of a hooked function, as its callbacks see it.
@@ -49,7 +57,9 @@ pub struct Call {
     pub(crate) registers: Registers,
     pub(crate) function: u64,
     /// Not 0: the function does not run, and its caller gets `rax`.
-    pub(crate) skip_function: u64,
+    pub(crate) skip_function: u32,
+    /// What the fast path of the callback that runs returned, which did not finish; else 0.
+    pub(crate) unfinished: u32,
     /// The trampoline's.
     pub(crate) needs: u64,
 }
@@ -86,9 +96,15 @@ impl Call {
     /// # Safety
     ///
     /// The callback has all registers, or is at a return; what it writes is what code there can live with.
+    #[inline(always)]
     #[expect(unsafe_code, reason = "the caller promises")]
     pub unsafe fn registers(&mut self) -> &mut Registers {
         &mut self.registers
+    }
+
+    /// What the callback's fast path returned where it has not finished; 0 where none was called.
+    pub fn unfinished(&self) -> u32 {
+        self.unfinished
     }
 
     /// Returns `result` to the caller, in place of running the function: at an entry, in a callback that has all

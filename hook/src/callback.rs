@@ -10,6 +10,10 @@ use crate::Call;
 /// A function that a hook calls, with what [`Callback::new`] got as `data`. It does not unwind.
 pub type Entry = unsafe extern "C" fn(call: *mut Call, data: *mut c_void);
 
+/// What a callback can do at once ([`Callback::with_fast_path`]): 0, and all is done; any other number, and the callback
+/// runs after it and finds that number as [`Call::unfinished`].
+pub type FastPath = unsafe extern "C" fn(call: *mut Call, data: *mut c_void) -> u32;
+
 /// When a callback runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Point {
@@ -24,6 +28,7 @@ pub enum Point {
 pub struct Callback {
     pub(crate) entry: Entry,
     pub(crate) data: *mut c_void,
+    pub(crate) fast_path: Option<FastPath>,
     pub(crate) registers: bool,
     pub(crate) vectors: bool,
     pub(crate) floats: bool,
@@ -47,7 +52,7 @@ impl Callback {
     /// does not `longjmp` out.
     #[expect(unsafe_code, reason = "the caller promises")]
     pub unsafe fn new(entry: Entry, data: *mut c_void) -> Callback {
-        Callback { entry, data, registers: false, vectors: true, floats: true, keeps: None }
+        Callback { entry, data, fast_path: None, registers: false, vectors: true, floats: true, keeps: None }
     }
 
     /// A callback that calls `function`, as `new` else.
@@ -63,7 +68,15 @@ impl Callback {
         }
         let function = Arc::new(function);
         let data = Arc::as_ptr(&function).cast_mut().cast();
-        Callback { entry: call::<F>, data, registers: false, vectors: true, floats: true, keeps: Some(function) }
+        Callback {
+            entry: call::<F>,
+            data,
+            fast_path: None,
+            registers: false,
+            vectors: true,
+            floats: true,
+            keeps: Some(function),
+        }
     }
 
     /// It gets all registers, and what it writes there takes effect.
@@ -95,6 +108,19 @@ impl Callback {
     #[expect(unsafe_code, reason = "the caller promises")]
     pub unsafe fn without_vectors(mut self) -> Callback {
         self.vectors = false;
+        self
+    }
+
+    /// Calls `fast_path` first, in a trampoline that has saved neither vector registers nor `errno`.
+    ///
+    /// # Safety
+    ///
+    /// `fast_path` may be called as the callback, with the same data, and leaves `errno`, `mxcsr`, vector and x87 registers
+    /// alone: see [`leaves_vectors_alone`](crate::leaves_vectors_alone).
+    #[must_use]
+    #[expect(unsafe_code, reason = "the caller promises")]
+    pub unsafe fn with_fast_path(mut self, fast_path: FastPath) -> Callback {
+        self.fast_path = Some(fast_path);
         self
     }
 

@@ -177,6 +177,13 @@ pub fn barrier() {
     machine::barrier();
 }
 
+/// Whether the function at an address changes no vector, mask, x87 or MMX register and no control register of floating-point
+/// arithmetic: all instructions are decoded that it can reach without those functions. Where code cannot be followed, as through
+/// a pointer, the answer is no.
+pub fn leaves_vectors_alone(function: u64, without: &[u64]) -> bool {
+    machine::leaves_vectors_alone(function, without)
+}
+
 /// Threads of which every call was skipped, as there was no record for them.
 pub fn unregistered_threads() -> u64 {
     machine::unregistered()

@@ -42,9 +42,9 @@ mod machine;
 mod machine;
 
 pub use call::{Call, Registers};
-pub use callback::{Callback, Entry, Point};
+pub use callback::{Callback, Entry, FastPath, Point};
 pub use enabled::{Enabled, Trampoline};
 pub use error::{Error, Preparation, Refusal};
-pub use hook::{Hook, Replacement, barrier, enabled, enabled_in, unregistered_threads};
+pub use hook::{Hook, Replacement, barrier, enabled, enabled_in, leaves_vectors_alone, unregistered_threads};
 pub use memory::read_memory;
 pub use modules::{Function, Module};

@@ -8,6 +8,7 @@ pub(crate) struct Mapped {
     /// Of its first byte in the file.
     pub(crate) offset: u64,
     pub(crate) is_code: bool,
+    pub(crate) is_writable: bool,
     /// A file, a name such as `[stack]`, or nothing.
     pub(crate) path: String,
 }
@@ -17,9 +18,10 @@ impl Mapped {
         let mut words = line.splitn(6, ' ');
         let (start, end) = words.next()?.split_once('-')?;
         let hex = |text: &str| u64::from_str_radix(text, 16).ok();
-        let is_code = words.next()?.contains('x');
+        let allowed = words.next()?;
+        let (is_code, is_writable) = (allowed.contains('x'), allowed.contains('w'));
         let offset = hex(words.next()?)?;
         let path = words.nth(2).unwrap_or("").trim_start().to_owned();
-        Some(Mapped { range: hex(start)?..hex(end)?, offset, is_code, path })
+        Some(Mapped { range: hex(start)?..hex(end)?, offset, is_code, is_writable, path })
     }
 }

@@ -50,6 +50,10 @@ pub(crate) fn enabled_in(_: u32) -> Result<Vec<Enabled>, Error> {
 /// Nothing: no callback runs.
 pub(crate) fn barrier() {}
 
+pub(crate) fn leaves_vectors_alone(_: u64, _: &[u64]) -> bool {
+    false
+}
+
 pub(crate) fn unregistered() -> u64 {
     0
 }

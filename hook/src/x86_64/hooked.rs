@@ -381,7 +381,12 @@ fn list(callbacks: &[&Callback], needs: u32) -> List {
     let any = |needs: fn(&Callback) -> bool| callbacks.iter().any(|callback| needs(callback));
     let vectors = if any(|callback| callback.vectors) { Needs::VECTORS } else { 0 };
     let floats = if any(|callback| callback.floats) { Needs::FLOATS } else { 0 };
-    let links: Vec<Link> =
-        callbacks.iter().map(|callback| Link { entry: Some(callback.entry), data: callback.data }).collect();
-    List::new(needs | vectors | floats, &links)
+    let has_fast_path = callbacks.first().is_some_and(|callback| callback.fast_path.is_some());
+    let fast_path = if has_fast_path { Needs::FAST_PATH } else { 0 };
+    let link = |callback: &&Callback| {
+        let Callback { entry, data, fast_path, .. } = callback;
+        Link { entry: Some(*entry), data: *data, fast_path: *fast_path }
+    };
+    let links: Vec<Link> = callbacks.iter().map(link).collect();
+    List::new(needs | vectors | floats | fast_path, &links)
 }

@@ -3,6 +3,7 @@
 mod breakpoints;
 mod entry_points;
 mod fork;
+mod frame;
 mod hooked;
 mod layout;
 mod lock;
@@ -11,6 +12,7 @@ mod prologue;
 mod registry;
 mod remote;
 mod returns;
+mod scan;
 mod site;
 mod stopped;
 mod stubs;
@@ -24,6 +26,7 @@ mod vectors;
 pub(crate) use hooked::What;
 pub(crate) use registry::{Attachment, check, check_return, detach, enabled, original};
 pub(crate) use remote::enabled_in;
+pub(crate) use scan::leaves_vectors_alone;
 pub(crate) use sys::barrier;
 pub(crate) use threads::unregistered;
 

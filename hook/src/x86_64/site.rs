@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-use crate::Entry;
+use crate::{Entry, FastPath};
 
 /// What the callbacks of a list need from the trampoline that runs it.
 pub(super) struct Needs;
@@ -17,6 +17,8 @@ impl Needs {
     pub(super) const WIDE: u32 = 4;
     /// With them mxcsr, which takes longer than all of them.
     pub(super) const FLOATS: u32 = 8;
+    /// The first callback has a fast path.
+    pub(super) const FAST_PATH: u32 = 16;
 }
 
 /// A callback with its data, or the end of a list.
@@ -25,6 +27,7 @@ impl Needs {
 pub(super) struct Link {
     pub(super) entry: Option<Entry>,
     pub(super) data: *mut c_void,
+    pub(super) fast_path: Option<FastPath>,
 }
 
 /// What a list begins with. Its links follow, the last one empty.
@@ -32,7 +35,7 @@ pub(super) struct Link {
 #[derive(Clone, Copy)]
 pub(super) struct Head {
     pub(super) needs: u64,
-    reserved: u64,
+    reserved: [u64; 2],
 }
 
 /// A list of callbacks: never changed, replaced as a whole, and released when no thread can read it any more.
@@ -49,7 +52,7 @@ impl List {
     pub(super) fn new(needs: u32, links: &[Link]) -> List {
         // The head has the size of a link.
         const { assert!(size_of::<Head>() == size_of::<Link>()) };
-        let head = Link { entry: None, data: std::ptr::without_provenance_mut(0) };
+        let head = Link { entry: None, data: std::ptr::without_provenance_mut(0), fast_path: None };
         let mut all = vec![head];
         all.extend_from_slice(links);
         all.push(head);
@@ -62,7 +65,7 @@ impl List {
     #[expect(unsafe_code, reason = "the head lies in the place of the first link")]
     fn set_head(&mut self, first: *mut Head, needs: u32) {
         // SAFETY: it is the first of the box, of the same size and alignment.
-        unsafe { first.write(Head { needs: u64::from(needs), reserved: 0 }) };
+        unsafe { first.write(Head { needs: u64::from(needs), reserved: [0; 2] }) };
     }
 
     /// What trampolines read.

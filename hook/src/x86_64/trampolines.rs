@@ -7,7 +7,7 @@
 //! flags, as none is dead there, and the stub has left the red zone out.
 //!
 //! Registers while they run: rbp the [`Call`](crate::Call), rbx the [`Thread`], r12 the
-//! [`Site`] (or the pending return), r13 the next [`Link`](super::site::Link). Everything that a callback may
+//! [`Site`] (or the pending return), r13 the next [`Link`]. Everything that a callback may
 //! change is restored, also what the calling convention gives away: a compiler that knows both caller and callee
 //! (`-fipa-ra`) keeps values there.
 //!
@@ -17,8 +17,9 @@
 use std::arch::global_asm;
 use std::mem::offset_of;
 
+use super::frame::frame;
 use super::layout::{self, Pending, Thread};
-use super::site::{Needs, Site};
+use super::site::{Link, Needs, Site};
 use super::vectors::{self, restore_vectors, save_vectors};
 use crate::call::{Call, Registers};
 
@@ -43,95 +44,7 @@ global_asm!(
     "twinbpf_hook_text_start:",
     save_vectors!(),
     restore_vectors!(),
-    // What callbacks may change, and rbx, rbp and r12, which trampolines use themselves. Flags as `lahf` has them, with OF.
-    ".macro HOOK_FRAME
-        lea rsp, [rsp - {CALL}]
-        .cfi_adjust_cfa_offset {CALL}
-        mov [rsp + {RBP}], rbp
-        .cfi_rel_offset rbp, {RBP}
-        mov rbp, rsp
-        .cfi_def_cfa_register rbp
-        mov [rbp + {RAX}], rax
-        mov [rbp + {RBX}], rbx
-        .cfi_rel_offset rbx, {RBX}
-        mov [rbp + {RCX}], rcx
-        mov [rbp + {RDX}], rdx
-        mov [rbp + {RSI}], rsi
-        mov [rbp + {RDI}], rdi
-        mov [rbp + {R8}], r8
-        mov [rbp + {R9}], r9
-        mov [rbp + {R10}], r10
-        mov [rbp + {R12}], r12
-        .cfi_rel_offset r12, {R12}
-        mov [rbp + {R13}], r13
-        .cfi_rel_offset r13, {R13}
-        lahf
-        seto al
-        mov [rbp + {EFLAGS}], rax
-    .endm",
-    // The rest of `struct pt_regs`. Of the flags the conditions, and IF, which is always set; the others a callback leaves alone.
-    // Inside a function all of them, and the direction that C code expects.
-    ".macro HOOK_FRAME_REST r11, inside=0
-        .if \\inside
-        pushfq
-        pop [rbp + {EFLAGS}]
-        cld
-        .else
-        movzx ecx, al
-        shl ecx, 11
-        movzx eax, ah
-        lea eax, [rax + rcx + 0x200]
-        mov [rbp + {EFLAGS}], rax
-        .endif
-        mov rax, \\r11
-        mov [rbp + {R11}], rax
-        mov [rbp + {R14}], r14
-        mov [rbp + {R15}], r15
-        mov eax, cs
-        mov [rbp + {CS}], rax
-        mov eax, ss
-        mov [rbp + {SS}], rax
-        mov qword ptr [rbp + {ORIG_RAX}], -1
-    .endm",
-    ".macro HOOK_UNFRAME_REST inside=0
-        mov r14, [rbp + {R14}]
-        mov r15, [rbp + {R15}]
-        .if \\inside
-        push [rbp + {EFLAGS}]
-        popfq
-        .else
-        mov ecx, [rbp + {EFLAGS}]
-        mov eax, ecx
-        shl eax, 8
-        shr ecx, 11
-        and ecx, 1
-        mov al, cl
-        add al, 127
-        sahf
-        .endif
-    .endm",
-    // OF from al, the rest from ah.
-    ".macro HOOK_FLAGS
-        mov rax, [rbp + {EFLAGS}]
-        add al, 127
-        sahf
-    .endm",
-    ".macro HOOK_UNFRAME
-        mov rax, [rbp + {RAX}]
-        mov rbx, [rbp + {RBX}]
-        mov rcx, [rbp + {RCX}]
-        mov rdx, [rbp + {RDX}]
-        mov rsi, [rbp + {RSI}]
-        mov rdi, [rbp + {RDI}]
-        mov r8, [rbp + {R8}]
-        mov r9, [rbp + {R9}]
-        mov r10, [rbp + {R10}]
-        mov r12, [rbp + {R12}]
-        mov r13, [rbp + {R13}]
-        mov rsp, rbp
-        mov rbp, [rsp + {RBP}]
-        lea rsp, [rsp + {CALL}]
-    .endm",
+    frame!(),
     // r13: first of the list.
     ".macro HOOK_CALL list
     2100:
@@ -142,10 +55,39 @@ global_asm!(
         mov rdi, rbp
         call rax
         .if \\list
-        add r13, 16
+        mov dword ptr [rbp + {UNFINISHED}], 0
+        add r13, {LINK}
         jmp 2100b
         .endif
     2101:
+    .endm",
+    // Runs the fast paths of the list up to the first callback that has none or does not end there. ZF: that was all.
+    ".macro HOOK_TRY list
+    2110:
+        mov rax, [r13 + {LINK_FAST_PATH}]
+        test rax, rax
+        jz 2111f
+        mov rsi, [r13 + 8]
+        mov rdi, rbp
+        call rax
+        test eax, eax
+        .if \\list
+        jnz 2112f
+        add r13, {LINK}
+        jmp 2110b
+    2111:
+        cmp qword ptr [r13], 0
+        jmp 2113f
+        .else
+        jz 2113f
+        .endif
+    2112:
+        mov [rbp + {UNFINISHED}], eax
+        .if \\list == 0
+    2111:
+        test rsp, rsp
+        .endif
+    2113:
     .endm",
     ".macro HOOK_ERRNO_SAVE
         mov rax, [rip + {ERRNO}]
@@ -200,24 +142,31 @@ global_asm!(
         mov [rbp + {FUNCTION}], rax
         lea rax, [rbp + {CALL} + 16 + \\inside * {RED_ZONE}]
         mov [rbp + {RSP}], rax
-        HOOK_ERRNO_SAVE
         mov eax, [r13]
         mov [rbp + {NEEDS}], rax
-        add r13, 16
-        test al, {NEEDS_VECTORS}
+        add r13, {LINK}
+        test al, {NEEDS_FAST_PATH}
+        jz 3008f
+        HOOK_TRY \\list
+        jz 3011f
+    3008:
+        HOOK_ERRNO_SAVE
+        test byte ptr [rbp + {NEEDS}], {NEEDS_VECTORS}
         jnz 3003f
         HOOK_CALL \\list
+    3009:
+        HOOK_ERRNO_RESTORE
+    3011:
         .if \\inside == 0
         test byte ptr [rbp + {NEEDS}], {NEEDS_RETURN}
         jnz 3002f
         .endif
-    3011:
-        HOOK_ERRNO_RESTORE
+    3013:
         inc dword ptr [rbx + {THREAD_SEQUENCE}]
     3012:
         .if \\inside == 0
         .if \\regs
-        cmp qword ptr [rbp + {VERDICT}], 0
+        cmp dword ptr [rbp + {VERDICT}], 0
         jne 3004f
         .endif
         mov r11, [r12 + {SITE_DIRECT}]
@@ -244,14 +193,11 @@ global_asm!(
         HOOK_SAVE_VECTORS
         HOOK_CALL \\list
         HOOK_RESTORE_VECTORS
-        .if \\inside
-        jmp 3011b
-        .else
-        test byte ptr [rbp + {NEEDS}], {NEEDS_RETURN}
-        jz 3011b
+        jmp 3009b
+        .if \\inside == 0
     3002:
-        cmp qword ptr [rbp + {VERDICT}], 0
-        jne 3011b
+        cmp dword ptr [rbp + {VERDICT}], 0
+        jne 3013b
         mov rax, [rbx + {THREAD_FREE}]
         test rax, rax
         jz 3006f
@@ -271,8 +217,9 @@ global_asm!(
         shr rax, 2
         add rax, rcx
         mov [rbp + {CALL} + 16], rax
-        jmp 3011b
+        jmp 3013b
     3006:
+        HOOK_ERRNO_SAVE
         or byte ptr [rbp + {NEEDS}], {NEEDS_ALL}
         HOOK_SAVE_VECTORS
         mov rdi, rbx
@@ -280,10 +227,11 @@ global_asm!(
         call {refill}
         mov r13, rax
         HOOK_RESTORE_VECTORS
+        HOOK_ERRNO_RESTORE
         mov rax, r13
         test rax, rax
         jnz 3007b
-        jmp 3011b
+        jmp 3013b
         .if \\regs
     // The function does not run: to its caller, past the stub and r11.
     3004:
@@ -349,20 +297,26 @@ global_asm!(
         test byte ptr [rbx + {THREAD_SEQUENCE}], 1
         jnz 3001f
         inc dword ptr [rbx + {THREAD_SEQUENCE}]
-        HOOK_ERRNO_SAVE
         mov r13, [r14 + {SITE_RETURNS}]
         mov eax, [r13]
         mov [rbp + {NEEDS}], rax
-        add r13, 16
-        test al, {NEEDS_VECTORS}
+        add r13, {LINK}
+        test al, {NEEDS_FAST_PATH}
+        jz 3008f
+        HOOK_TRY 1
+        jz 3002f
+    3008:
+        HOOK_ERRNO_SAVE
+        test byte ptr [rbp + {NEEDS}], {NEEDS_VECTORS}
         jnz 3003f
         HOOK_CALL 1
+    3009:
+        HOOK_ERRNO_RESTORE
     3002:
         mov qword ptr [r12 + {PENDING_PLACE}], 0
         mov rax, [rbx + {THREAD_FREE}]
         mov [r12 + {PENDING_LINK}], rax
         mov [rbx + {THREAD_FREE}], r12
-        HOOK_ERRNO_RESTORE
         inc dword ptr [rbx + {THREAD_SEQUENCE}]
     3011:
         mov rax, [rbp + {RIP}]
@@ -385,7 +339,7 @@ global_asm!(
         HOOK_SAVE_VECTORS
         HOOK_CALL 1
         HOOK_RESTORE_VECTORS
-        jmp 3002b
+        jmp 3009b
         .cfi_endproc
         .size twinbpf_hook_return, . - twinbpf_hook_return",
     ".globl twinbpf_hook_slot
@@ -426,6 +380,9 @@ global_asm!(
     RSP = const register!(rsp),
     FUNCTION = const offset_of!(Call, function),
     VERDICT = const offset_of!(Call, skip_function),
+    UNFINISHED = const offset_of!(Call, unfinished),
+    LINK = const size_of::<Link>(),
+    LINK_FAST_PATH = const offset_of!(Link, fast_path),
     NEEDS = const offset_of!(Call, needs),
     THREAD_ERRNO = const offset_of!(Thread, errno),
     THREAD_SEQUENCE = const offset_of!(Thread, sequence),
@@ -440,6 +397,7 @@ global_asm!(
     NEEDS_FLOATS = const Needs::FLOATS,
     NEEDS_ALL = const Needs::WIDE | Needs::FLOATS,
     NEEDS_VECTORS = const Needs::VECTORS,
+    NEEDS_FAST_PATH = const Needs::FAST_PATH,
     NEEDS_RETURN = const Needs::RETURN,
     PENDING_ORIGINAL = const offset_of!(Pending, original),
     PENDING_SITE = const offset_of!(Pending, site),

@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "calls C functions, and hooks them")]
 
 mod breakpoints;
+mod fast;
 mod fixture;
 mod inside;
 mod returns;
@@ -33,6 +34,7 @@ fn main() -> std::process::ExitCode {
         ("breakpoints::every_instruction", breakpoints::every_instruction),
         ("breakpoints::while_threads_call", breakpoints::while_threads_call),
         ("breakpoints::other_traps_and_blocked_threads", breakpoints::other_traps_and_blocked_threads),
+        ("fast::rests_of_fast_paths", fast::rests_of_fast_paths),
         ("inside::every_instruction", inside::every_instruction),
         ("inside::callbacks_see_the_function", inside::callbacks_see_the_function),
         ("inside::refusals", inside::refusals),
