@@ -69,7 +69,7 @@ impl Hook {
         self.lost().0
     }
 
-    /// Returns that ran no callback, as more were pending than there is room for (523,776 in the process).
+    /// Returns that ran no callback, as more were pending than there is room for (524,032 in the process).
     pub fn lost_returns(&self) -> u64 {
         self.lost().1
     }

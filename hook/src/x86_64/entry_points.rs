@@ -12,6 +12,7 @@ unsafe extern "C" {
     pub(super) fn twinbpf_hook_inside_list();
     /// Where pending returns lead.
     pub(super) fn twinbpf_hook_return();
+    pub(super) fn twinbpf_hook_resume();
     /// The address of this thread's pointer to its record.
     safe fn twinbpf_hook_slot() -> *mut *const Thread;
     static twinbpf_hook_text_start: u8;

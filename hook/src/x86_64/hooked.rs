@@ -57,6 +57,8 @@ pub(super) struct Hooked {
     bare: [u8; JUMP],
     pub(super) attached: Vec<Attached>,
     pub(super) patched: bool,
+    /// A thread may be in a direct trampoline, which does not leave the body's address where [`returns`](super::returns) has it.
+    had_direct: bool,
     lists: Lists,
 }
 
@@ -109,8 +111,18 @@ impl Hooked {
         let bare = prologue.original;
         let lists = bare_lists.any();
         let is_wide = vectors::has_wide() && function.module.code().has_evex;
-        let mut hooked =
-            Hooked { function, is_wide, prologue, stub, redirects, bare, attached: Vec::new(), patched: false, lists };
+        let mut hooked = Hooked {
+            function,
+            is_wide,
+            prologue,
+            stub,
+            redirects,
+            bare,
+            attached: Vec::new(),
+            patched: false,
+            had_direct: false,
+            lists,
+        };
         stub.site.address.store(hooked.function.address, Ordering::Relaxed);
         hooked.publish(bare_lists, &mut Vec::new());
         hooked
@@ -242,6 +254,11 @@ impl Hooked {
         // Whatever an entry list promises to do at the return is there before it.
         let store_returns = || site.returns.store(of_returns, Ordering::Release);
         let has_returns = self.callbacks(Point::Return).next().is_some();
+        // Before any thread can come to a direct trampoline.
+        let body = to_pointer(self.replacement().unwrap_or_else(|| self.original()));
+        site.body.store(body, Ordering::Release);
+        self.had_direct |= self.direct().is_some();
+        site.resume.store(if has_returns && !self.had_direct { to_resume() } else { body }, Ordering::Release);
         if has_returns {
             store_returns();
         }
@@ -262,7 +279,6 @@ impl Hooked {
         if direct.is_null() {
             site.direct.store(direct, Ordering::Release);
         }
-        site.resume.store(to_pointer(self.replacement().unwrap_or_else(|| self.original())), Ordering::Release);
         site.summary.store(self.summary().to_word(), Ordering::Release);
         site.callback.store(self.first_callback().unwrap_or(0), Ordering::Release);
         retired.extend(std::mem::replace(&mut self.lists, new));
@@ -375,6 +391,11 @@ impl Hooked {
 
 fn to_pointer(address: u64) -> *mut c_void {
     ptr::with_exposed_provenance_mut(address as usize)
+}
+
+/// What finds the body of a function whose returns are hooked.
+fn to_resume() -> *mut c_void {
+    (entry_points::twinbpf_hook_resume as *mut ()).cast()
 }
 
 fn list(callbacks: &[&Callback], needs: u32) -> List {

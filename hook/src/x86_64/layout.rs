@@ -10,8 +10,12 @@ pub(super) const SLOT: u64 = 128;
 pub(super) const HALF: u64 = 0x10000;
 /// Bytes of a region of return stubs, and its alignment.
 pub(super) const REGION: u64 = 0x20000;
-/// Where its records begin.
+/// From a return stub to its record, both of which take [`RETURN`] bytes.
 pub(super) const RECORDS: u64 = 0x10000;
+/// See [`RECORDS`].
+pub(super) const RETURN: u64 = 32;
+/// Where a function returns to in its return stub: after the call.
+pub(super) const RETURNED: u64 = 9;
 /// Bytes below the stack pointer that a function may use (System V ABI of x86-64, 3.2.2).
 pub(super) const RED_ZONE: u64 = 128;
 

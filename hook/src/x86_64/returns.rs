@@ -1,9 +1,22 @@
 //! Pending returns: a function whose return is hooked returns to a stub of its own.
 //!
-//! A region has stubs of 8 bytes, each a call of `twinbpf_hook_return`, and as many records. The stub that a function
-//! returns to names its record, so that order plays no part: coroutines, threads that take over a stack, tail calls and
-//! deep recursion find their original return address all the same. Unwinders find it by the unwind information of all
-//! regions, from the address of the stub. What `longjmp` or an exception left stays pending: [`refill`] frees it once its
+//! A region has stubs and as many records. The stub that a function returns to names its record, so that order plays no
+//! part: coroutines, threads that take over a stack, tail calls and deep recursion find their original return address all
+//! the same. Unwinders find it by the unwind information of all regions, from the address of the stub.
+//!
+//! ```text
+//! lea  rsp, [rsp + 8]     in place of the return address
+//! call [rsp - 40]         the function's body
+//! push [stub + 24]        the address of this instruction
+//! jmp  [region]           twinbpf_hook_return
+//! ```
+//!
+//! Processors predict where `ret` leads by the calls before. So the stub calls the body: its `ret` leads to the stub, and that
+//! of `twinbpf_hook_return` to the function's caller, as predicted. The trampoline has left two addresses below the
+//! function's return address, in the red zone: that of the stub, to which `twinbpf_hook_resume` jumps, and that of the body. The
+//! return address is the stub's also where a direct trampoline has overwritten these, and the body is entered by a jump.
+//!
+//! What `longjmp` or an exception left stays pending: [`refill`] frees it once its
 //! place on the stack has another value.
 //!
 //! Nothing here takes memory from the C library: a callback may run in `malloc`.
@@ -14,15 +27,16 @@ use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use super::layout::{Pending, RECORDS, REGION, Thread};
+use super::breakpoints::INT3;
+use super::layout::{Pending, RECORDS, REGION, RETURN, RETURNED, Thread};
 use super::lock::Lock;
 use super::site::Site;
 use super::{entry_points, sys, threads, unwind};
 
-/// Stubs of a region begin with this one, after the relay that they call.
-const FIRST: u64 = 2;
-const STUBS: u64 = 2046;
-/// Most regions: 523,776 pending returns.
+/// Stubs of a region begin with this one, after the address that they jump to.
+const FIRST: u64 = 1;
+const STUBS: u64 = 2047;
+/// Most regions: 524,032 pending returns.
 const REGIONS: u64 = 256;
 /// Free records that a thread takes at once: few, for many threads; enough for what is pending in most at a time.
 const BATCH: u64 = 128;
@@ -84,24 +98,24 @@ pub(super) fn in_child() {
     }
 }
 
-/// The record of a stub of a region in use.
-fn record_of(stub: u64) -> Option<&'static Pending> {
+/// The record of the stub of a region in use that a return address leads to.
+fn record_of(returned: u64) -> Option<&'static Pending> {
     let base = BASE.load(Ordering::Acquire);
-    let index = stub.checked_sub(base)? % REGION / 8;
-    let used = stub < base + COUNT.load(Ordering::Acquire) * REGION && stub.is_multiple_of(8);
-    if !used || !(FIRST..FIRST + STUBS).contains(&index) {
+    let stub = returned.checked_sub(base + RETURNED)?;
+    let used = stub < COUNT.load(Ordering::Acquire) * REGION && stub.is_multiple_of(RETURN);
+    if !used || !(FIRST..FIRST + STUBS).contains(&(stub % REGION / RETURN)) {
         return None;
     }
-    let record: *const Pending =
-        ptr::with_exposed_provenance((stub - stub % REGION + RECORDS) as usize + index as usize * size_of::<Pending>());
+    let record: *const Pending = ptr::with_exposed_provenance((base + stub + RECORDS) as usize);
     // SAFETY: regions in use stay, and any bytes are a record.
     Some(unsafe { &*record })
 }
 
-/// All stubs of a region with their records.
+/// Where functions return to in the stubs of a region, with their records.
 fn stubs(region: u64) -> impl Iterator<Item = (u64, &'static Pending)> {
     let base = BASE.load(Ordering::Acquire) + region * REGION;
-    (FIRST..FIRST + STUBS).map(move |index| base + index * 8).filter_map(|stub| Some((stub, record_of(stub)?)))
+    let returned = (FIRST..FIRST + STUBS).map(move |index| base + index * RETURN + RETURNED);
+    returned.filter_map(|returned| Some((returned, record_of(returned)?)))
 }
 
 /// Puts a record before `next` in a list of free ones.
@@ -144,30 +158,39 @@ fn grow() -> usize {
     stubs(count).fold(0, |next, (_, record)| link(record, next))
 }
 
-/// Makes a region of reserved addresses: the relay, stubs, room for records.
+/// Makes a region of reserved addresses: stubs, and room for records.
 fn map(base: u64) -> bool {
-    const { assert!(size_of::<Pending>() == 32 && (FIRST + STUBS) * 32 <= REGION - RECORDS) };
+    const { assert!(size_of::<Pending>() as u64 == RETURN && (FIRST + STUBS) * RETURN == REGION - RECORDS) };
     if sys::protect(base, REGION, libc::PROT_READ | libc::PROT_WRITE).is_err() {
         return false;
     }
-    let code: *mut u64 = ptr::with_exposed_provenance_mut(base as usize);
-    // jmp [rip + 2], and the address; then calls.
-    let relay = [0xcccc_0000_0002_25ff, entry_points::twinbpf_hook_return as *const () as u64];
-    for index in 0..FIRST + STUBS {
-        let to_relay = (-(index as i32 * 8 + 5)) as u32;
-        let word = relay.get(index as usize).copied().unwrap_or(0xcccc_cc00_0000_00e8 | u64::from(to_relay) << 8);
-        // SAFETY: the region is ours, writable, and longer.
-        unsafe { code.add(index as usize).write(word) };
+    let mut code = (entry_points::twinbpf_hook_return as *const () as u64).to_le_bytes().to_vec();
+    code.resize((FIRST * RETURN) as usize, INT3);
+    for index in FIRST..FIRST + STUBS {
+        code.extend(stub(base, index * RETURN));
     }
-    let bytes = ((FIRST + STUBS) * 8).next_multiple_of(sys::PAGE as u64);
-    sys::protect(base, bytes, libc::PROT_READ | libc::PROT_EXEC).is_ok()
+    let at: *mut u8 = ptr::with_exposed_provenance_mut(base as usize);
+    // SAFETY: the region is ours, writable, and longer.
+    unsafe { ptr::copy_nonoverlapping(code.as_ptr(), at, code.len()) };
+    sys::protect(base, code.len() as u64, libc::PROT_READ | libc::PROT_EXEC).is_ok()
 }
 
-/// Whether the frame of a pending return is still there: on its stack is the address of the stub or, where it returns
-/// just now, that after the stub's call.
-fn is_on_stack(stub: u64, place: u64) -> bool {
+/// The stub at an offset of a region.
+fn stub(base: u64, offset: u64) -> Vec<u8> {
+    let mut code = vec![0x48, 0x8d, 0x64, 0x24, 8, 0xff, 0x54, 0x24, 0xd8];
+    debug_assert_eq!(code.len() as u64, RETURNED, "where the call returns to");
+    code.extend_from_slice(&[0xff, 0x35, 9, 0, 0, 0, 0xff, 0x25]);
+    let to_region = -(offset as i32 + code.len() as i32 + 4);
+    code.extend_from_slice(&to_region.to_le_bytes());
+    code.resize(RETURN as usize - 8, INT3);
+    code.extend_from_slice(&(base + offset + RETURNED).to_le_bytes());
+    code
+}
+
+/// Whether the frame of a pending return is still there: its return address is that in the stub.
+fn is_on_stack(returned: u64, place: u64) -> bool {
     let mut bytes = [0; 8];
-    sys::read(place, &mut bytes) && [stub, stub + 5].contains(&u64::from_le_bytes(bytes))
+    sys::read(place, &mut bytes) && returned == u64::from_le_bytes(bytes)
 }
 
 /// Frees the records of this thread, and of those that have ended, whose frames are gone: a list, or 0.
@@ -191,8 +214,8 @@ fn reclaim(thread: &Thread) -> usize {
         let is_pending = record.place.load(Ordering::Acquire) != 0 && owner > LEFT && owner & ALIVE == 0;
         is_pending && (owner == own || has_ended(owner))
     };
-    for (stub, record) in all().filter(|(_, record)| mine(record)) {
-        if !is_on_stack(stub, record.place.load(Ordering::Acquire)) {
+    for (returned, record) in all().filter(|(_, record)| mine(record)) {
+        if !is_on_stack(returned, record.place.load(Ordering::Acquire)) {
             continue;
         }
         // A function that ended in a call of another has its stub as the original of that one's.

@@ -80,9 +80,10 @@ impl List {
 pub(super) struct Site {
     /// What the stub calls: one of four trampolines, or a direct one.
     pub(super) target: AtomicPtr<c_void>,
-    /// Where the stub jumps to then: the first instructions of the function at their other place, the function past its
-    /// pad, or what replaces it.
+    /// Where the stub jumps to then: `body`, or what finds that in a call whose return is pending.
     pub(super) resume: AtomicPtr<c_void>,
+    /// The first instructions of the function at their other place, the function past its pad, or what replaces it.
+    pub(super) body: AtomicPtr<c_void>,
     /// The function's address.
     pub(super) address: AtomicU64,
     /// A direct trampoline that runs after the callbacks, or null.

@@ -32,7 +32,7 @@ const MOVED: u64 = 40;
 /// Most bytes of moved instructions.
 pub(super) const MOVED_BYTES: usize = (SLOT - MOVED) as usize;
 /// In `/proc/PID/maps`; the number changes with the layout of [`Site`] and its summary.
-pub(super) const NAME: &str = "twinbpf-hooks-2";
+pub(super) const NAME: &str = "twinbpf-hooks-3";
 /// How far a region may be from what jumps to it, with room for what moved instructions refer to.
 const REACH: u64 = 0x7000_0000;
 
@@ -69,7 +69,7 @@ impl Region {
     /// A region that `address` reaches, for stubs of entries or of places inside functions.
     pub(super) fn near(address: u64, inside: bool) -> io::Result<Region> {
         // SAFETY: a name, and flags.
-        let fd = unsafe { libc::memfd_create(c"twinbpf-hooks-2".as_ptr(), libc::MFD_CLOEXEC) };
+        let fd = unsafe { libc::memfd_create(c"twinbpf-hooks-3".as_ptr(), libc::MFD_CLOEXEC) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }

@@ -165,10 +165,13 @@ global_asm!(
         inc dword ptr [rbx + {THREAD_SEQUENCE}]
     3012:
         .if \\inside == 0
+        mov rax, [r12 + {SITE_BODY}]
+        mov [rbp + {NEXT}], rax
         .if \\regs
         cmp dword ptr [rbp + {VERDICT}], 0
         jne 3004f
         .endif
+    3014:
         mov r11, [r12 + {SITE_DIRECT}]
         test r11, r11
         jnz 3005f
@@ -210,14 +213,14 @@ global_asm!(
         lea rcx, [rbp + {CALL} + 16]
         mov [rax + {PENDING_PLACE}], rcx
         mov [rax + {PENDING_LINK}], rbx
-        mov rcx, rax
-        and rcx, -{RETURN_REGION}
-        sub rax, rcx
+        lea rcx, [rax - {RETURN_RECORDS} + {RETURNED}]
+        mov [rbp + {CALL} + 16], rcx
         sub rax, {RETURN_RECORDS}
-        shr rax, 2
-        add rax, rcx
-        mov [rbp + {CALL} + 16], rax
-        jmp 3013b
+        mov [rbp + {NEXT}], rax
+        mov rax, [r12 + {SITE_BODY}]
+        mov [rbp + {NEXT_BUT_ONE}], rax
+        inc dword ptr [rbx + {THREAD_SEQUENCE}]
+        jmp 3014b
     3006:
         HOOK_ERRNO_SAVE
         or byte ptr [rbp + {NEEDS}], {NEEDS_ALL}
@@ -264,7 +267,7 @@ global_asm!(
     "HOOK_ENTRY twinbpf_hook_regs_list, 1, 1, {SITE_REGS}",
     "HOOK_ENTRY twinbpf_hook_inside_private, 1, 0, {SITE_REGS}, 1",
     "HOOK_ENTRY twinbpf_hook_inside_list, 1, 1, {SITE_REGS}, 1",
-    // A return stub has called: [rbp + CALL] is the address after its call, in the place of the return address.
+    // A return stub has jumped here: [rbp + CALL] is its address after the call, in the place of the return address.
     ".balign 64
     .globl twinbpf_hook_return
     .hidden twinbpf_hook_return
@@ -275,13 +278,8 @@ global_asm!(
         HOOK_FRAME_REST r11
         and rsp, -16
         mov qword ptr [rbp + {VERDICT}], 0
-        mov rdx, [rbp + {CALL}]
-        mov rcx, rdx
-        and rcx, -{RETURN_REGION}
-        sub rdx, rcx
-        shr rdx, 3
-        shl rdx, 5
-        lea r12, [rcx + rdx + {RETURN_RECORDS}]
+        mov r12, [rbp + {CALL}]
+        add r12, {RETURN_RECORDS} - {RETURNED}
         mov rax, [r12 + {PENDING_ORIGINAL}]
         mov [rbp + {RIP}], rax
         lea rax, [rbp + {CALL} + 8]
@@ -342,6 +340,15 @@ global_asm!(
         jmp 3009b
         .cfi_endproc
         .size twinbpf_hook_return, . - twinbpf_hook_return",
+    // Where the stub of a function with hooked returns goes on: see `returns`.
+    ".globl twinbpf_hook_resume
+    .hidden twinbpf_hook_resume
+    .type twinbpf_hook_resume,@function
+    twinbpf_hook_resume:
+        .cfi_startproc
+        jmp [rsp - 24]
+        .cfi_endproc
+        .size twinbpf_hook_resume, . - twinbpf_hook_resume",
     ".globl twinbpf_hook_slot
     .hidden twinbpf_hook_slot
     .type twinbpf_hook_slot,@function
@@ -387,6 +394,7 @@ global_asm!(
     THREAD_ERRNO = const offset_of!(Thread, errno),
     THREAD_SEQUENCE = const offset_of!(Thread, sequence),
     THREAD_FREE = const offset_of!(Thread, free),
+    SITE_BODY = const offset_of!(Site, body),
     SITE_ADDRESS = const offset_of!(Site, address),
     SITE_DIRECT = const offset_of!(Site, direct),
     SITE_SKIPPED = const offset_of!(Site, skipped),
@@ -404,8 +412,11 @@ global_asm!(
     PENDING_PLACE = const offset_of!(Pending, place),
     PENDING_LINK = const offset_of!(Pending, link),
     RED_ZONE = const layout::RED_ZONE,
-    RETURN_REGION = const layout::REGION,
+    // Below the return address by 24 and 32: what the stub, and then that of a return, reads.
+    NEXT = const size_of::<Call>() - 8,
+    NEXT_BUT_ONE = const size_of::<Call>() - 16,
     RETURN_RECORDS = const layout::RECORDS,
+    RETURNED = const layout::RETURNED,
     VECTORS = sym vectors::VECTORS,
     ERRNO = sym vectors::ERRNO,
     BUSY = sym super::threads::BUSY,

@@ -5,7 +5,7 @@
 
 use std::mem::offset_of;
 
-use super::layout::{HALF, RECORDS, RED_ZONE, REGION, SLOT};
+use super::layout::{HALF, RECORDS, RED_ZONE, RETURN, RETURNED, SLOT};
 use super::site::Site;
 
 unsafe extern "C" {
@@ -17,19 +17,18 @@ const R11: u8 = 11;
 const RETURN_ADDRESS: u8 = 16;
 
 const DEF_CFA: u8 = 0x0c;
+const DEF_CFA_EXPRESSION: u8 = 0x0f;
 const OFFSET: u8 = 0x80;
 const VAL_EXPRESSION: u8 = 0x16;
 
 const DW_OP_DEREF: u8 = 0x06;
 const DW_OP_CONST4U: u8 = 0x0c;
 const DW_OP_CONST8U: u8 = 0x0e;
-const DW_OP_DUP: u8 = 0x12;
-const DW_OP_SWAP: u8 = 0x16;
 const DW_OP_AND: u8 = 0x1a;
 const DW_OP_MINUS: u8 = 0x1c;
 const DW_OP_PLUS: u8 = 0x22;
 const DW_OP_SHL: u8 = 0x24;
-const DW_OP_SHR: u8 = 0x25;
+const DW_OP_GE: u8 = 0x2a;
 const DW_OP_LIT0: u8 = 0x30;
 const DW_OP_BREG0: u8 = 0x70;
 
@@ -67,18 +66,20 @@ pub(super) fn of_insides(start: u64, bytes: u64) -> Vec<u8> {
 /// Of return stubs. The return address is what the record of the stub says, one less: the frame is one of a signal
 /// ("S"), lest it have the same identity as its caller, and after such frames unwinders take addresses as they are.
 pub(super) fn of_returns(start: u64, bytes: u64) -> Vec<u8> {
-    // Both halves of pc: pc & -REGION, and ((pc & REGION - 1) + 1) / 8 * 32; then RECORDS, a load, less 1. What that is for
-    // a stub that stands for another one's return has the other as its pc, less 1: hence the 1 more.
-    let mut expression = vec![DW_OP_BREG0 + RETURN_ADDRESS, 0, DW_OP_DUP, DW_OP_CONST4U];
-    expression.extend_from_slice(&(REGION as u32 - 1).to_le_bytes());
-    expression.extend_from_slice(&[DW_OP_AND, DW_OP_LIT0 + 1, DW_OP_PLUS]);
-    expression.extend_from_slice(&[DW_OP_LIT0 + 3, DW_OP_SHR, DW_OP_LIT0 + 5, DW_OP_SHL, DW_OP_SWAP]);
-    expression.push(DW_OP_CONST8U);
-    expression.extend_from_slice(&REGION.wrapping_neg().to_le_bytes());
-    expression.extend_from_slice(&[DW_OP_AND, DW_OP_PLUS, DW_OP_CONST4U]);
+    const { assert!(RETURN == 32 && RETURNED == 9) };
+    // The stack pointer, and 8 more where it is at the return address: but for the 10 bytes after the first `lea`.
+    let mut cfa = vec![DW_OP_BREG0 + RETURN_ADDRESS, 0, DW_OP_LIT0 + 5, DW_OP_MINUS, DW_OP_LIT0 + 31, DW_OP_AND];
+    cfa.extend_from_slice(&[DW_OP_LIT0 + 10, DW_OP_GE, DW_OP_LIT0 + 3, DW_OP_SHL, DW_OP_BREG0 + RSP, 0, DW_OP_PLUS]);
+    // (pc & -RETURN) + RECORDS, a load, less 1. What that is for a stub that stands for another one's return has the
+    // other as its pc, less 1.
+    let mut expression = vec![DW_OP_BREG0 + RETURN_ADDRESS, 0, DW_OP_CONST8U];
+    expression.extend_from_slice(&RETURN.wrapping_neg().to_le_bytes());
+    expression.extend_from_slice(&[DW_OP_AND, DW_OP_CONST4U]);
     expression.extend_from_slice(&(RECORDS as u32).to_le_bytes());
     expression.extend_from_slice(&[DW_OP_PLUS, DW_OP_DEREF, DW_OP_LIT0 + 1, DW_OP_MINUS]);
-    let mut rules = vec![DEF_CFA, RSP, 0, VAL_EXPRESSION, RETURN_ADDRESS, expression.len() as u8];
+    let mut rules = vec![DEF_CFA_EXPRESSION, cfa.len() as u8];
+    rules.extend(cfa);
+    rules.extend_from_slice(&[VAL_EXPRESSION, RETURN_ADDRESS, expression.len() as u8]);
     rules.extend(expression);
     section("zRS", &rules, start, bytes)
 }
