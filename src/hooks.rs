@@ -5,24 +5,25 @@
 //! A call never waits: where none is free it runs no program, which is counted.
 #![expect(unsafe_code, reason = "callbacks of hooks")]
 
+mod callback;
+mod context;
 mod sections;
 mod slots;
 
-use std::ffi::c_void;
 use std::fmt;
 use std::num::NonZero;
-use std::ops::Range;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, PoisonError};
 
-use twinbpf_hook::{Call, Callback, Function, Hook, Point};
-use twinbpf_isa::Insn;
+use twinbpf_hook::{Function, Hook, Point};
 use twinbpf_loader::{Object, ProgramSpec};
 use twinbpf_vm::host::TargetMemory;
 use twinbpf_vm::trap::Trap;
 
 use crate::error::{Cause, Error};
 use crate::instance::{Entry, InstancePre};
+use callback::{Attached, Counts, code_for_fast_path};
+use context::{Context, ContextReads};
 use slots::Slots;
 
 /// A program that runs where functions of this process begin or return, until this is dropped. Its context is the
@@ -48,15 +49,6 @@ impl fmt::Debug for ProgramHook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProgramHook").field("program", &self.program).finish_non_exhaustive()
     }
-}
-
-/// What became of calls.
-#[derive(Default)]
-struct Counts {
-    /// Calls without a free slot.
-    skipped: AtomicU64,
-    traps: AtomicU64,
-    first: Mutex<Option<Trap>>,
 }
 
 /// The instances in which programs run at functions: they share maps, globals and CPU numbers of one [`InstancePre`]. A
@@ -92,15 +84,6 @@ impl<T> fmt::Debug for Hooks<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hooks").field("pre", &self.pre).field("slots", &self.slots.len()).finish()
     }
-}
-
-/// What a callback gets.
-struct Attached<T> {
-    slots: Arc<Slots<T>>,
-    entry: Entry,
-    counts: Arc<Counts>,
-    context: ContextReads,
-    cookie: u64,
 }
 
 /// How programs run at functions.
@@ -197,7 +180,7 @@ impl<T: Send + 'static> InstancePre<T> {
         let make = |index| {
             let mut instance = self.instance(data(index))?;
             instance.set_target(options.memory.clone());
-            let context = instance.context(&[0; CONTEXT])?;
+            let context = Context::new(&instance)?;
             Ok((instance, context))
         };
         let instances: Result<Vec<_>, Error> = (0..count.max(1)).map(make).collect();
@@ -264,19 +247,11 @@ impl<T: Send + 'static> Hooks<T> {
         let program: Arc<str> = self.pre.name_of(entry).ok_or(Cause::Foreign)?.into();
         let counts = Arc::new(Counts::default());
         let context = self.pre.instructions(entry).map_or(ContextReads::ALL, ContextReads::of);
+        let code = code_for_fast_path(&self.pre, entry);
         let mut hooks = Vec::new();
         for target in targets {
             let (slots, counts, cookie) = (Arc::clone(&self.slots), Arc::clone(&counts), target.cookie);
-            let attached = Arc::new(Attached { slots, entry, counts, context, cookie });
-            // SAFETY: it takes what it is given, and keeps, from any thread; it does not unwind, as programs end as values.
-            let callback = unsafe { Callback::new(run::<T>, Arc::as_ptr(&attached).cast_mut().cast()) };
-            let callback = if context.is_within_arguments() { callback } else { callback.with_registers() };
-            let callback = match self.pre.is_without_floats(entry) {
-                // SAFETY: neither instances nor such programs do floating-point arithmetic.
-                true => unsafe { callback.without_floats() },
-                false => callback,
-            };
-            let callback = callback.keeping(attached);
+            let callback = Attached { slots, entry, counts, context, cookie, code }.callback(&self.pre);
             let functions: Vec<Function> = target.functions.iter().map(|function| self.allowed(function)).collect();
             // SAFETY: the caller promises.
             hooks.push(unsafe { Hook::attach(&functions, target.point, &callback) }?);
@@ -379,72 +354,6 @@ impl Semaphore {
 impl Drop for Semaphore {
     fn drop(&mut self) {
         Semaphore::of(self.0).fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Bytes of the kernel's `struct pt_regs`.
-const CONTEXT: usize = 168;
-
-/// The part of its context that a program can read, by offsets.
-#[derive(Clone, Copy)]
-struct ContextReads {
-    start: u32,
-    end: u32,
-}
-
-impl ContextReads {
-    const ALL: ContextReads = ContextReads { start: 0, end: CONTEXT as u32 };
-    /// What the trampoline for arguments has: from r10 to rdi, and no more.
-    const ARGUMENTS: Range<u32> = 56..120;
-
-    fn of(function: &[Insn]) -> ContextReads {
-        let Some(reads) = twinbpf_isa::context_reads(function) else { return ContextReads::ALL };
-        let within = |range: &Range<i32>| range.start >= 0 && range.end <= CONTEXT as i32;
-        if !reads.iter().all(within) {
-            return ContextReads::ALL;
-        }
-        let start = reads.iter().map(|range| range.start).min().unwrap_or(0);
-        let end = reads.iter().map(|range| range.end).max().unwrap_or(0);
-        ContextReads { start: start as u32, end: end as u32 }
-    }
-
-    fn is_within_arguments(self) -> bool {
-        self.start == self.end || self.start >= Self::ARGUMENTS.start && self.end <= Self::ARGUMENTS.end
-    }
-}
-
-/// The callback: runs the program in a slot that is free.
-unsafe extern "C" fn run<T: Send + 'static>(call: *mut Call, data: *mut c_void) {
-    // SAFETY: `data` is as `attach` gave it.
-    let attached = unsafe { &*data.cast::<Attached<T>>() };
-    let Some(mut slot) = attached.slots.take() else {
-        attached.counts.skipped.fetch_add(1, Ordering::Relaxed);
-        return;
-    };
-    let (instance, context) = slot.get();
-    // SAFETY: the trampoline passes a call.
-    instance.set_attachment(attached.cookie, unsafe { (*call).function() });
-    let wanted = &attached.context;
-    if wanted.end > wanted.start {
-        // SAFETY: the trampoline passes a call that has what the program reads.
-        let registers = unsafe { (*call).registers() };
-        context.write(wanted.start, &registers.as_bytes()[wanted.start as usize..wanted.end as usize]);
-    }
-    let result = instance.call(attached.entry, &[context.addr()]);
-    drop(slot);
-    if let Err(trap) = result {
-        attached.counts.trapped(trap);
-    }
-}
-
-impl Counts {
-    #[cold]
-    fn trapped(&self, trap: Trap) {
-        self.traps.fetch_add(1, Ordering::Relaxed);
-        // A trap that comes while another is kept is one more that is counted.
-        if let Ok(mut first) = self.first.try_lock() {
-            first.get_or_insert(trap);
-        }
     }
 }
 

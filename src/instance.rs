@@ -76,6 +76,14 @@ struct Pre {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Entry(ProgramId);
 
+impl Entry {
+    #[cfg(feature = "hook")]
+    #[inline(always)]
+    pub(crate) fn program(self) -> ProgramId {
+        self.0
+    }
+}
+
 impl<T> Clone for InstancePre<T> {
     fn clone(&self) -> InstancePre<T> {
         InstancePre { inner: Arc::clone(&self.inner), data: PhantomData }
@@ -178,6 +186,14 @@ impl<T: Send + 'static> InstancePre<T> {
             Link::Host(host) => image.hosts()[host as usize].is_without_floats(),
             _ => !matches!(image.insns()[pc], twinbpf_isa::Insn::Callx { .. }),
         })
+    }
+
+    /// Where the native code of a program begins.
+    #[cfg(feature = "hook")]
+    pub(crate) fn native_code(&self, entry: Entry) -> Option<u64> {
+        let image = &self.inner.image;
+        let start = image.entry(image.index_of(entry.0)?);
+        self.inner.native.as_ref()?.entry(image.function_at(start) as u32)
     }
 
     #[cfg(feature = "hook")]

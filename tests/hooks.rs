@@ -21,6 +21,7 @@ const SOURCE: &str = "
 long add(long a, long b) { return a + b; }
 long length(const char *text) { long n = 0; while (text[n]) n++; return n; }
 long same(long a) { return a; }
+double product(double a, float b, double c) { return a * b * c; }
 long outer(long a) { return add(a, 1) + 1; }
 static ucontext_t host, other;
 static long result;
@@ -162,6 +163,26 @@ fn traps_are_counted() {
         let words = format!("{:#}", hook.first_trap().expect("one was kept"));
         assert!(words.contains("faults") && words.contains("0x0"), "{words}");
         hook.detach().expect("it detaches");
+    }
+}
+
+/// Programs that run without saved vector registers, and others, leave those of functions alone.
+fn floats_pass() {
+    let Some(library) = Library::new(&["-fpatchable-function-entry=5"]) else { return };
+    let pre = pre(EngineKind::Jit);
+    let slots = hooks(&pre, 1);
+    // SAFETY: it is that function.
+    let product: extern "C" fn(f64, f32, f64) -> f64 =
+        unsafe { std::mem::transmute(library.function("product").address() as usize) };
+    for program in ["empty", "count_calls", "count_returns", "count_by_argument", "faults"] {
+        for point in [Point::Entry, Point::Return] {
+            let entry = pre.program(program).expect("the object has it");
+            // SAFETY: functions of the library.
+            let hook = unsafe { slots.attach(entry, &[library.function("product")], point) }.expect("it attaches");
+            (1..100).map(f64::from).for_each(|n| assert_eq!(product(n, 0.5, 0.25), n / 8.0, "{program} {point:?}"));
+            let traps = if program == "faults" { 99 } else { 0 };
+            assert_eq!((hook.traps(), hook.skipped()), (traps, 0), "{program} {point:?}");
+        }
     }
 }
 
@@ -358,6 +379,7 @@ fn main() -> std::process::ExitCode {
         ("sections_count_every_call", sections_count_every_call),
         ("programs_read_arguments", programs_read_arguments),
         ("traps_are_counted", traps_are_counted),
+        ("floats_pass", floats_pass),
         ("calls_without_a_slot_are_skipped", calls_without_a_slot_are_skipped),
         ("each_thread_has_a_slot", each_thread_has_a_slot),
         ("functions_have_small_stacks", functions_have_small_stacks),

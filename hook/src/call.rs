@@ -30,13 +30,6 @@ pub struct Registers {
 }
 
 impl Registers {
-    /// The registers as bytes, in the kernel's order.
-    #[expect(unsafe_code, reason = "integers without padding")]
-    pub fn as_bytes(&self) -> &[u8] {
-        // SAFETY: 21 integers of 8 bytes, one after another.
-        unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Registers>()) }
-    }
-
     /// The registers in the kernel's order.
     #[inline(always)]
     #[expect(unsafe_code, reason = "integers without padding")]

@@ -10,8 +10,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 
-use twinbpf_vm::mem::Block;
-
+use super::context::Context;
 use crate::instance::Instance;
 
 thread_local! {
@@ -31,7 +30,7 @@ struct Slot<T> {
     in_use_by_owner: AtomicBool,
     /// Another thread is, once it is shared.
     taken: AtomicBool,
-    inner: UnsafeCell<(Instance<T>, Block)>,
+    inner: UnsafeCell<(Instance<T>, Context)>,
 }
 
 pub(super) struct Slots<T>(Box<[Slot<T>]>);
@@ -48,9 +47,14 @@ pub(super) struct Taken<'a, T> {
 }
 
 impl<T> Taken<'_, T> {
-    pub(super) fn get(&mut self) -> &mut (Instance<T>, Block) {
+    pub(super) fn get(&mut self) -> &mut (Instance<T>, Context) {
         // SAFETY: `take` gave it to this call alone.
         unsafe { &mut *self.slot.inner.get() }
+    }
+
+    /// Leaves it taken, for [`Slots::kept`].
+    pub(super) fn keep(self) {
+        std::mem::forget(self);
     }
 }
 
@@ -61,7 +65,7 @@ impl<T> Drop for Taken<'_, T> {
 }
 
 impl<T> Slots<T> {
-    pub(super) fn new(instances: Vec<(Instance<T>, Block)>) -> Slots<T> {
+    pub(super) fn new(instances: Vec<(Instance<T>, Context)>) -> Slots<T> {
         let slot = |inner| Slot {
             owner: AtomicUsize::new(NONE),
             in_use_by_owner: AtomicBool::new(false),
@@ -84,6 +88,22 @@ impl<T> Slots<T> {
         })
     }
 
+    /// The slot that the thread had last, where it is its own and free.
+    #[inline(always)]
+    pub(super) fn take_last(&self) -> Option<Taken<'_, T>> {
+        LAST.with(|last| self.0.get(last.get())?.take_own(ptr::from_ref(last).addr()))
+    }
+
+    /// The slot that [`Slots::take_last`] gave this thread.
+    ///
+    /// # Safety
+    ///
+    /// It was kept ([`Taken::keep`]), and the thread has taken none since.
+    pub(super) unsafe fn kept(&self) -> Option<Taken<'_, T>> {
+        let slot = self.0.get(LAST.get())?;
+        Some(Taken { slot, mark: &slot.in_use_by_owner })
+    }
+
     #[cold]
     fn take_other(&self, last: &Cell<usize>, thread: usize) -> Option<Taken<'_, T>> {
         let find = |take: fn(&Slot<T>, usize) -> Option<Taken<'_, T>>| {
@@ -101,7 +121,7 @@ impl<T> Slots<T> {
 
 impl<T> Slot<T> {
     /// For its owner, unless a signal handler interrupts a call that has it.
-    #[inline]
+    #[inline(always)]
     fn take_own(&self, thread: usize) -> Option<Taken<'_, T>> {
         let is_own = || self.owner.load(Ordering::Relaxed) == thread;
         if !is_own() || self.in_use_by_owner.load(Ordering::Relaxed) {

@@ -81,14 +81,20 @@ impl EntryPoint {
     #[inline(always)]
     pub(crate) fn knows<B: Bridge>(&self, machine: &B) -> bool {
         // SAFETY: the context lives as long as the machine that has this, and does not change meanwhile.
-        ptr::addr_eq(unsafe { (*self.cx.as_ptr()).bridge }, machine)
+        ptr::addr_eq(unsafe { self.cx.as_ref() }.bridge, machine)
+    }
+
+    /// Whether it is the entry point of the code at this address.
+    #[inline(always)]
+    pub(crate) fn is_at(&self, code: u64) -> bool {
+        self.code.0.get() == code
     }
 
     /// What the last run has left of its budget.
     #[inline(always)]
     pub(crate) fn remaining(&self) -> i64 {
         // SAFETY: as in `knows`.
-        unsafe { (*self.cx.as_ptr()).remaining }
+        unsafe { self.cx.as_ref() }.remaining
     }
 }
 
@@ -264,14 +270,14 @@ pub(crate) fn enter<B: Bridge + 'static>(
 pub(crate) fn enter_first<B: Bridge + 'static>(
     machine: &mut B,
     idle: Idle,
-    entry_point: EntryPoint,
+    mut entry_point: EntryPoint,
     budget: i64,
     args: &[u64; 5],
 ) -> Result<u64, Ended> {
     let (cx, known) = (entry_point.cx.as_ptr().cast(), (&raw mut *machine).cast());
     // SAFETY: as in `enter`. The caller has checked that `bridge` refers to the machine.
     unsafe {
-        (*entry_point.cx.as_ptr()).remaining = budget;
+        entry_point.cx.as_mut().remaining = budget;
         recover::enter_first(idle, entry_point.gate.as_ref(), entry_point.code.0.get(), cx, known, entry_point.fp, args)
     }
 }

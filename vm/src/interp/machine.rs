@@ -14,6 +14,7 @@ use super::trace::Tracer;
 use crate::host::Runtime;
 use crate::image::{FrameSizes, Image};
 use crate::mem::{MemError, RegionKind, RegionSpec};
+use crate::recover::Ended;
 use crate::trap::{Trap, TrapCode};
 
 /// The most that [`Limits::max_depth`] can be: native code has 4 KiB of stack for each call, 1 GiB for all of them.
@@ -73,6 +74,15 @@ pub(super) enum NextRun {
     Prepared(PreparedRun),
 }
 
+/// What is left to do of a run by [`Machine::run_short`].
+#[derive(Debug)]
+pub(super) enum Rest {
+    /// It ended early.
+    Trap(Ended),
+    /// The runtime holds what a run must not keep.
+    Release(u64),
+}
+
 /// Where a run stopped, and why.
 pub(super) struct Stop {
     pub(super) pc: usize,
@@ -112,6 +122,8 @@ pub struct Machine {
     /// pc of the innermost call of a host function.
     pub(super) site: usize,
     pub(super) next_run: NextRun,
+    /// Of a run by [`Machine::run_short`] that is to be finished.
+    pub(super) rest: Option<Rest>,
     /// Copied from the arena, to read it without a pointer chase.
     poisoned: Arc<AtomicBool>,
     pub(super) running: Running,
@@ -172,6 +184,7 @@ impl Machine {
             tail_calls: 0,
             site: 0,
             next_run: NextRun::Dirty,
+            rest: None,
             poisoned,
             running: Running::No,
             fast_paths: Vec::new(),
@@ -198,7 +211,12 @@ impl Machine {
     /// The trap of every run in an arena that is poisoned.
     #[inline(always)]
     pub fn check_poison(&self) -> Result<(), Trap> {
-        if self.poisoned.load(Ordering::Relaxed) { Err(poisoned()) } else { Ok(()) }
+        if self.is_poisoned() { Err(poisoned()) } else { Ok(()) }
+    }
+
+    #[inline(always)]
+    pub(super) fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Ordering::Relaxed)
     }
 
     /// What host functions see.

@@ -7,7 +7,7 @@
 //!   execute several, and `layout` decides where they stand. It passes control to `step` when the budget runs low.
 //! - `direct` calls host functions that need no machine, in place.
 //! - `event` holds what is not an operation on registers and memory: calls, returns, tail calls.
-//! - `machine` is the state of a thread, `run` begins runs on it; `room` checks the native stack before runs and callbacks.
+//! - `machine` is the state of a thread, `run` begins runs on it, `short` those that save less; `room` checks the native stack before runs and callbacks.
 //! - `tier` holds compiled code, `native_tier` enters it and is called by it; `fault` says why it ended early.
 //!
 //! A validated program can only finish or trap. This module knows nothing of ELF, and no particular host
@@ -34,6 +34,7 @@ mod room;
 mod rows;
 mod run;
 mod select;
+mod short;
 mod spare;
 mod state;
 mod step;
@@ -45,6 +46,7 @@ mod translate;
 mod unit;
 
 pub use machine::{Driver, Limits, MAX_DEPTH, Machine};
+pub use short::ShortRun;
 pub use superinstructions::{Superinstruction, SuperinstructionSet, SuperinstructionSetError, SuperinstructionUse};
 pub use trace::{TraceStep, Tracer};
 

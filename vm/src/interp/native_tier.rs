@@ -93,7 +93,7 @@ impl Machine {
 
     #[cold]
     #[inline(never)]
-    fn end_early(&mut self, ended: Ended) -> Trap {
+    pub(super) fn end_early(&mut self, ended: Ended) -> Trap {
         let abort = self.native.running().native.why(ended);
         self.take_remaining();
         self.end(*abort)
@@ -126,7 +126,7 @@ impl Machine {
 
     #[cold]
     #[inline(never)]
-    fn release(&mut self, value: u64) -> u64 {
+    pub(super) fn release(&mut self, value: u64) -> u64 {
         self.s.runtime.abandon();
         value
     }

@@ -108,17 +108,28 @@ pub unsafe fn enter(gate: &EntryGate, code: u64, cx: *mut (), fp: u64, args: &[u
     if status == 0 { Ok(value) } else { Err(unsafe { record.abort() }) }
 }
 
+/// The address of the trampoline through which code is entered: it changes no vector register, nor does it call anything but
+/// that code.
+pub fn entry_trampoline() -> u64 {
+    twinbpf_enter as *const () as u64
+}
+
 /// Says that no call of native code is running on this thread, that its signals are prepared and that it blocks none.
 #[derive(Clone, Copy, Debug)]
 pub struct Idle {
     /// Of this thread, which this value cannot leave.
-    current: *const Cell<*const ActivationRecord>,
+    current: &'static Cell<*const ActivationRecord>,
 }
 
 /// Whether that is so.
-#[inline(always)]
+// In a build that inlines little, the access to the thread-local is inlined into the one place that has it.
+#[cfg_attr(not(debug_assertions), inline(always))]
 pub fn idle() -> Option<Idle> {
-    CURRENT.with(|current| current.get().is_null().then_some(Idle { current }))
+    CURRENT.with(|current| {
+        // SAFETY: it lives as long as the thread, which the value cannot leave.
+        let current: &'static Cell<_> = unsafe { &*ptr::from_ref(current) };
+        current.get().is_null().then_some(Idle { current })
+    })
 }
 
 /// A call through a gate has ended early; [`EntryGate::why`] says why.
@@ -146,8 +157,7 @@ pub unsafe fn enter_first(
     // SAFETY: does nothing, but what it gets may change from here on.
     unsafe { asm!("/* {0} */", in(reg) known, options(nostack, preserves_flags)) };
     let record = &gate.0;
-    // SAFETY: this thread has it, and lives.
-    let current = unsafe { &*idle.current };
+    let current = idle.current;
     current.set(record);
     // SAFETY: passed on to the caller.
     let (value, status) = unsafe { jump!(twinbpf_enter, record, code, cx, fp, args) };

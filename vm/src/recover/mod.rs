@@ -50,7 +50,9 @@ mod thread;
 mod unsupported;
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-pub use activation::{Ended, EntryGate, Idle, call_c, enter, enter_again, enter_first, idle, variadic};
+pub use activation::{
+    Ended, EntryGate, Idle, call_c, enter, enter_again, enter_first, entry_trampoline, idle, variadic,
+};
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 use asm::switch_stack;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
@@ -70,7 +72,7 @@ pub use thread::{Thread, leave_signals_to_others};
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 pub use unsupported::{
     Ended, EntryGate, Idle, Unblocked, call_back, call_c, check_thread, compare_exchange, enter, enter_again,
-    enter_first, idle, is_inside, keep_loaded, load, prepare_thread, store, unblock, variadic,
+    enter_first, entry_trampoline, idle, is_inside, keep_loaded, load, prepare_thread, store, unblock, variadic,
 };
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 use unsupported::{gate_stack, switch_stack};
