@@ -42,8 +42,8 @@ unsafe extern "C" fn count(_: *mut Call, _: *mut c_void) {
 
 unsafe extern "C" fn ignore(_: *mut Call, _: *mut c_void) {}
 
-fn attach(fixture: &Fixture) -> Hook {
-    let function = fixture.function("add");
+fn attach(fixture: &Fixture, name: &str) -> Hook {
+    let function = fixture.function(name);
     // SAFETY: the callback does nothing; a C function of the fixture.
     unsafe { Hook::attach(&[function], Point::Return, &Callback::new(ignore, ptr::null_mut())) }.expect("it attaches")
 }
@@ -55,7 +55,7 @@ pub(crate) fn threads_that_begin_together() {
     }
     const THREADS: usize = 32;
     let fixture = Fixture::new("clang-nop");
-    let (hook, add) = (attach(&fixture), fixture.get::<Add>("add"));
+    let (hook, add) = (attach(&fixture, "add"), fixture.get::<Add>("add"));
     let lost = hook.lost_returns();
     for _ in 0..50 {
         let together = Barrier::new(THREADS);
@@ -75,7 +75,7 @@ pub(crate) fn a_thousand_threads() {
     }
     const THREADS: usize = 1000;
     let fixture = Fixture::new("clang-nop");
-    let (hook, add) = (attach(&fixture), fixture.get::<Add>("add"));
+    let (hook, add) = (attach(&fixture, "add"), fixture.get::<Add>("add"));
     let (all_have_called, lost) = (Barrier::new(THREADS), hook.lost_returns());
     let call = || {
         assert_eq!(add(1, 2), 3);
@@ -180,9 +180,12 @@ pub(crate) fn unwinding_from_each_instruction() {
         return;
     }
     let fixture = Fixture::new("clang-nop");
-    let (_hook, add) = (attach(&fixture), fixture.get::<Add>("add"));
-    assert_eq!(add(1, 2), 3, "the thread has its record");
-    STEPS.function.store(fixture.function("add").address(), Ordering::Relaxed);
+    // One that never has a direct trampoline.
+    let function = fixture.get::<extern "C" fn(i64) -> i64>("red_zone");
+    let plain = function(3);
+    let _hook = attach(&fixture, "red_zone");
+    assert_eq!(function(3), plain, "the thread has its record");
+    STEPS.function.store(fixture.function("red_zone").address(), Ordering::Relaxed);
     // SAFETY: zeros are an action, and this one lasts as long as the call.
     let before = unsafe {
         let (mut action, mut before): (libc::sigaction, libc::sigaction) = (std::mem::zeroed(), std::mem::zeroed());
@@ -193,8 +196,8 @@ pub(crate) fn unwinding_from_each_instruction() {
     };
     // SAFETY: the handler ends it.
     unsafe { std::arch::asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq") };
-    let sum = add(1, 2);
+    let stepped = function(3);
     // SAFETY: it was there before.
     assert_eq!(unsafe { libc::sigaction(libc::SIGTRAP, &raw const before, ptr::null_mut()) }, 0);
-    assert_eq!((sum, STEPS.seen.load(Ordering::Relaxed), STEPS.lost.load(Ordering::Relaxed)), (3, 4, 0));
+    assert_eq!((stepped, STEPS.seen.load(Ordering::Relaxed), STEPS.lost.load(Ordering::Relaxed)), (plain, 4, 0));
 }
