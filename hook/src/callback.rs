@@ -111,7 +111,8 @@ impl Callback {
         self
     }
 
-    /// Calls `fast_path` first, in a trampoline that has saved neither vector registers nor `errno`.
+    /// Calls `fast_path` first, in a trampoline that has saved neither vector registers nor `errno`. Unless the callback has all
+    /// registers, its call has the arguments, and nothing else.
     ///
     /// # Safety
     ///

@@ -61,15 +61,18 @@ global_asm!(
         .endif
     2101:
     .endm",
-    // Runs the fast paths of the list up to the first callback that has none or does not end there. ZF: that was all.
+    // Runs the fast paths of the list up to the first callback that has none or does not end there. ZF: that was all. Else eax
+    // is what the fast path returned, or 0.
     ".macro HOOK_TRY list
     2110:
+        .if \\list
         mov rax, [r13 + {LINK_FAST_PATH}]
         test rax, rax
         jz 2111f
+        .endif
         mov rsi, [r13 + 8]
         mov rdi, rbp
-        call rax
+        call [r13 + {LINK_FAST_PATH}]
         test eax, eax
         .if \\list
         jnz 2112f
@@ -77,17 +80,17 @@ global_asm!(
         jmp 2110b
     2111:
         cmp qword ptr [r13], 0
-        jmp 2113f
-        .else
-        jz 2113f
-        .endif
     2112:
-        mov [rbp + {UNFINISHED}], eax
-        .if \\list == 0
-    2111:
-        test rsp, rsp
         .endif
-    2113:
+    .endm",
+    // What a call has besides registers.
+    ".macro HOOK_PLACE inside=0
+        mov qword ptr [rbp + {VERDICT}], 0
+        mov rcx, [r12 + {SITE_ADDRESS}]
+        mov [rbp + {RIP}], rcx
+        mov [rbp + {FUNCTION}], rcx
+        lea rcx, [rbp + {CALL} + 16 + \\inside * {RED_ZONE}]
+        mov [rbp + {RSP}], rcx
     .endm",
     ".macro HOOK_ERRNO_SAVE
         mov rax, [rip + {ERRNO}]
@@ -127,7 +130,9 @@ global_asm!(
         .endif
         mov r12, r11
         and rsp, -16
-        mov qword ptr [rbp + {VERDICT}], 0
+        .if \\regs
+        HOOK_PLACE \\inside
+        .endif
         mov rax, [rip + twinbpf_hook_thread@GOTTPOFF]
         mov rbx, fs:[rax]
         test rbx, rbx
@@ -137,11 +142,6 @@ global_asm!(
         jnz 3001f
         inc dword ptr [rbx + {THREAD_SEQUENCE}]
         mov r13, [r12 + \\head]
-        mov rax, [r12 + {SITE_ADDRESS}]
-        mov [rbp + {RIP}], rax
-        mov [rbp + {FUNCTION}], rax
-        lea rax, [rbp + {CALL} + 16 + \\inside * {RED_ZONE}]
-        mov [rbp + {RSP}], rax
         mov eax, [r13]
         mov [rbp + {NEEDS}], rax
         add r13, {LINK}
@@ -149,7 +149,16 @@ global_asm!(
         jz 3008f
         HOOK_TRY \\list
         jz 3011f
+        .if \\regs == 0
+        HOOK_PLACE
+        .endif
+        mov [rbp + {UNFINISHED}], eax
+        jmp 3015f
     3008:
+        .if \\regs == 0
+        HOOK_PLACE
+        .endif
+    3015:
         HOOK_ERRNO_SAVE
         test byte ptr [rbp + {NEEDS}], {NEEDS_VECTORS}
         jnz 3003f
@@ -199,8 +208,10 @@ global_asm!(
         jmp 3009b
         .if \\inside == 0
     3002:
+        .if \\regs
         cmp dword ptr [rbp + {VERDICT}], 0
         jne 3013b
+        .endif
         mov rax, [rbx + {THREAD_FREE}]
         test rax, rax
         jz 3006f
@@ -303,6 +314,7 @@ global_asm!(
         jz 3008f
         HOOK_TRY 1
         jz 3002f
+        mov [rbp + {UNFINISHED}], eax
     3008:
         HOOK_ERRNO_SAVE
         test byte ptr [rbp + {NEEDS}], {NEEDS_VECTORS}
