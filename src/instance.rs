@@ -76,14 +76,6 @@ struct Pre {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Entry(ProgramId);
 
-impl Entry {
-    #[cfg(feature = "hook")]
-    #[inline(always)]
-    pub(crate) fn program(self) -> ProgramId {
-        self.0
-    }
-}
-
 impl<T> Clone for InstancePre<T> {
     fn clone(&self) -> InstancePre<T> {
         InstancePre { inner: Arc::clone(&self.inner), data: PhantomData }

@@ -4,6 +4,7 @@
 //! of the compiler: so its machine code is decoded before it is used, with that of the program.
 
 use std::ffi::c_void;
+use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -32,8 +33,8 @@ pub(super) struct Attached<T> {
     pub(super) counts: Arc<Counts>,
     pub(super) context: ContextReads,
     pub(super) cookie: u64,
-    /// See [`code_for_fast_path`].
-    pub(super) code: Option<u64>,
+    /// Of the program, for a fast path: see [`code_for_fast_path`].
+    pub(super) code: Option<NonZero<u64>>,
 }
 
 impl<T: Send + 'static> Attached<T> {
@@ -62,13 +63,13 @@ impl<T: Send + 'static> Attached<T> {
 
 /// Where the native code of a program is, if a fast path can run it: as all of both leaves vector registers alone. That calls
 /// no host function.
-pub(super) fn code_for_fast_path<T: Send + 'static>(pre: &InstancePre<T>, entry: Entry) -> Option<u64> {
+pub(super) fn code_for_fast_path<T: Send + 'static>(pre: &InstancePre<T>, entry: Entry) -> Option<NonZero<u64>> {
     if pre.engine().config().timeout.is_some() {
         return None;
     }
-    let code = pre.native_code(entry)?;
+    let code = NonZero::new(pre.native_code(entry)?)?;
     let own = run_short::<T> as *const () as u64;
-    (leaves_vectors_alone(own, &[entry_trampoline()]) && leaves_vectors_alone(code, &[])).then_some(code)
+    (leaves_vectors_alone(own, &[entry_trampoline()]) && leaves_vectors_alone(code.get(), &[])).then_some(code)
 }
 
 /// A [`FastPath`] with the types that its arguments point to.
@@ -78,8 +79,8 @@ type ShortPath<T> = unsafe extern "C" fn(call: &mut Call, attached: &Attached<T>
 const DONE: u32 = 0;
 /// All of it is left to do.
 const NOT_RUN: u32 = 1;
-/// The slot is taken, and the instance has to finish the run.
-const UNFINISHED: u32 = 2;
+/// The program has trapped, and the slot is still taken.
+const TRAPPED: u32 = 2;
 
 /// The fast path of the callback: the whole run, where the slot that the thread had last is its own and free, and the instance is
 /// prepared. Nothing in it can panic.
@@ -88,34 +89,35 @@ const UNFINISHED: u32 = 2;
 ///
 /// The trampoline calls it with a call that has what the program reads.
 unsafe extern "C" fn run_short<T: Send + 'static>(call: &mut Call, attached: &Attached<T>) -> u32 {
-    let (Some(mut slot), Some(code)) = (attached.slots.take_last(), attached.code) else { return NOT_RUN };
+    let Some(mut slot) = attached.slots.take_last() else { return NOT_RUN };
     let (instance, context) = slot.get();
     // SAFETY: the caller promises.
     context.store(attached.context, unsafe { call.registers() });
-    match instance.machine().run_short(attached.entry.program(), code, [context.addr(), 0, 0, 0, 0]) {
+    let code = attached.code.map_or(0, NonZero::get);
+    match instance.machine().run_short(code, [context.addr(), 0, 0, 0, 0]) {
         ShortRun::Done => DONE,
         ShortRun::NotPrepared => NOT_RUN,
-        ShortRun::Unfinished => {
+        ShortRun::Trapped => {
             slot.keep();
-            UNFINISHED
+            TRAPPED
         }
     }
 }
 
-/// The callback: runs the program in a slot that is free, or finishes a run.
+/// The callback: runs the program in a slot that is free, or counts the trap of such a run.
 unsafe extern "C" fn run<T: Send + 'static>(call: *mut Call, data: *mut c_void) {
     // SAFETY: `data` is as `attach` gave it, and the trampoline passes a call.
     let (attached, call) = unsafe { (&*data.cast::<Attached<T>>(), &mut *call) };
-    let is_unfinished = call.unfinished() == UNFINISHED;
+    let has_trapped = call.unfinished() == TRAPPED;
     // SAFETY: the fast path has left it.
-    let slot = if is_unfinished { unsafe { attached.slots.kept() } } else { attached.slots.take() };
+    let slot = if has_trapped { unsafe { attached.slots.kept() } } else { attached.slots.take() };
     let Some(mut slot) = slot else {
         attached.counts.skipped.fetch_add(1, Ordering::Relaxed);
         return;
     };
     let (instance, context) = slot.get();
-    let result = if is_unfinished {
-        instance.machine().finish()
+    let result = if has_trapped {
+        Err(instance.machine().short_trap())
     } else {
         instance.set_attachment(attached.cookie, call.function());
         // SAFETY: the trampoline passes a call that has what the program reads.

@@ -274,10 +274,25 @@ pub(crate) fn enter_first<B: Bridge + 'static>(
     budget: i64,
     args: &[u64; 5],
 ) -> Result<u64, Ended> {
+    // SAFETY: of this machine, and nothing else uses it now.
+    unsafe { entry_point.cx.as_mut() }.remaining = budget;
+    enter_short(machine, idle, entry_point, args)
+}
+
+/// As [`enter_first`], for code that neither counts instructions nor calls anything.
+///
+/// # Errors
+/// As for [`enter_first`].
+#[inline(always)]
+pub(crate) fn enter_short<B: Bridge + 'static>(
+    machine: &mut B,
+    idle: Idle,
+    entry_point: EntryPoint,
+    args: &[u64; 5],
+) -> Result<u64, Ended> {
     let (cx, known) = (entry_point.cx.as_ptr().cast(), (&raw mut *machine).cast());
     // SAFETY: as in `enter`. The caller has checked that `bridge` refers to the machine.
     unsafe {
-        entry_point.cx.as_mut().remaining = budget;
         recover::enter_first(idle, entry_point.gate.as_ref(), entry_point.code.0.get(), cx, known, entry_point.fp, args)
     }
 }

@@ -74,15 +74,6 @@ pub(super) enum NextRun {
     Prepared(PreparedRun),
 }
 
-/// What is left to do of a run by [`Machine::run_short`].
-#[derive(Debug)]
-pub(super) enum Rest {
-    /// It ended early.
-    Trap(Ended),
-    /// The runtime holds what a run must not keep.
-    Release(u64),
-}
-
 /// Where a run stopped, and why.
 pub(super) struct Stop {
     pub(super) pc: usize,
@@ -122,8 +113,8 @@ pub struct Machine {
     /// pc of the innermost call of a host function.
     pub(super) site: usize,
     pub(super) next_run: NextRun,
-    /// Of a run by [`Machine::run_short`] that is to be finished.
-    pub(super) rest: Option<Rest>,
+    /// A run by [`Machine::run_short`] has, and its trap is still to be made.
+    pub(super) trapped: Option<Ended>,
     /// Copied from the arena, to read it without a pointer chase.
     poisoned: Arc<AtomicBool>,
     pub(super) running: Running,
@@ -184,7 +175,7 @@ impl Machine {
             tail_calls: 0,
             site: 0,
             next_run: NextRun::Dirty,
-            rest: None,
+            trapped: None,
             poisoned,
             running: Running::No,
             fast_paths: Vec::new(),

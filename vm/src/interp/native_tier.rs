@@ -126,7 +126,7 @@ impl Machine {
 
     #[cold]
     #[inline(never)]
-    pub(super) fn release(&mut self, value: u64) -> u64 {
+    fn release(&mut self, value: u64) -> u64 {
         self.s.runtime.abandon();
         value
     }

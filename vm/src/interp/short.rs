@@ -1,12 +1,10 @@
-//! Runs for callers that have saved no vector registers: the usual run as a whole, and what is left of another.
+//! Runs for callers that have saved no vector registers.
 //!
-//! [`Machine::run_short`] is the path of [`Machine::run_program`] for a prepared run, without what comes after one that
-//! ends early. All of it is inlined into its caller, so that the machine code of that can be checked for what it leaves
-//! alone.
+//! [`Machine::run_short`] is the path of [`Machine::run_program`] for a prepared run of code that calls nothing, up to a trap.
+//! All of it is inlined into its caller, so that the machine code of that can be checked for what it leaves alone.
 
-use super::machine::{Machine, NextRun, Rest};
-use crate::host::native_runtime::enter_first;
-use crate::ident::ProgramId;
+use super::machine::{Machine, NextRun};
+use crate::host::native_runtime::enter_short;
 use crate::recover;
 use crate::trap::Trap;
 
@@ -17,45 +15,36 @@ pub enum ShortRun {
     Done,
     /// Nowhere: the run has to be prepared, by [`Machine::run_program`].
     NotPrepared,
-    /// The program has ended, and [`Machine::finish`] does the rest.
-    Unfinished,
+    /// To a trap, which [`Machine::short_trap`] says.
+    Trapped,
 }
 
 impl Machine {
-    /// Runs a program whose native code is at `code`, if that needs no preparation.
+    /// Runs the program whose native code is at `code`, if that needs no preparation. The code calls nothing and does not count
+    /// instructions: so it needs no budget, and nothing is left to release.
     #[inline(always)]
-    pub fn run_short(&mut self, program: ProgramId, code: u64, args: [u64; 5]) -> ShortRun {
+    pub fn run_short(&mut self, code: u64, args: [u64; 5]) -> ShortRun {
         let Some(idle) = recover::idle() else { return ShortRun::NotPrepared };
         let NextRun::Prepared(prepared) = self.next_run else { return ShortRun::NotPrepared };
         let entry_point = prepared.entry_point;
-        let is_it = prepared.program == program && entry_point.is_at(code) && entry_point.knows(self);
-        if !is_it || self.is_poisoned() {
+        if !entry_point.is_at(code) || !entry_point.knows(self) || self.is_poisoned() {
             return ShortRun::NotPrepared;
         }
-        match enter_first(self, idle, entry_point, self.budget, &args) {
-            Ok(value) => {
-                self.remaining = entry_point.remaining();
-                if !self.s.runtime.holds() {
-                    return ShortRun::Done;
-                }
-                self.rest = Some(Rest::Release(value));
+        match enter_short(self, idle, entry_point, &args) {
+            Ok(_) => ShortRun::Done,
+            Err(ended) => {
+                self.trapped = Some(ended);
+                ShortRun::Trapped
             }
-            Err(ended) => self.rest = Some(Rest::Trap(ended)),
         }
-        ShortRun::Unfinished
     }
 
-    /// The result of a run that [`Machine::run_short`] has left unfinished.
-    ///
-    /// # Errors
-    /// The trap that ended it.
+    /// The trap of a run by [`Machine::run_short`].
     ///
     /// # Panics
-    /// If there is none.
-    pub fn finish(&mut self) -> Result<u64, Trap> {
-        match self.rest.take().expect("an unfinished run") {
-            Rest::Trap(ended) => Err(self.end_early(ended)),
-            Rest::Release(value) => Ok(self.release(value)),
-        }
+    /// If there was none.
+    pub fn short_trap(&mut self) -> Trap {
+        let ended = self.trapped.take().expect("a run that has trapped");
+        self.end_early(ended)
     }
 }
