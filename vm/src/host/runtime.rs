@@ -182,8 +182,8 @@ impl Samples {
 
 /// A sample that is not open any more needs nothing.
 fn commit(ring: Option<&Arc<dyn MapOps>>, sample: u64, discard: bool) {
-    if let Some(ring) = ring.and_then(|map| map.ring()) {
-        let _ = ring.commit(sample, discard);
+    if let Some(map) = ring {
+        let _ = map.commit_sample(sample, discard);
     }
 }
 

@@ -255,6 +255,16 @@ pub trait MapOps: Send + Sync + fmt::Debug {
         None
     }
 
+    /// [`Ring::reserve`] of such a map: `EAGAIN` when full. In the table of a ring buffer it is one call.
+    fn reserve_sample(&self, size: u64) -> Result<u64, Errno> {
+        self.ring().ok_or(Errno::ENOTSUPP)?.reserve(size).ok_or(Errno::EAGAIN)
+    }
+
+    /// [`Ring::commit`] of such a map.
+    fn commit_sample(&self, sample: u64, discard: bool) -> Result<(), Errno> {
+        self.ring().ok_or(Errno::ENOTSUPP)?.commit(sample, discard)
+    }
+
     /// The pages of an arena, if it is one.
     fn pages(&self) -> Option<&dyn Pages> {
         None

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use super::lock::lock;
 use super::{Errno, MapOps, MapSpec, Ring, Sent};
-use crate::mem::{Arena, Block, Elements, MemError, RegionKind, RegionSpec};
+use crate::mem::{Arena, Block, Elements, MemError, Record as Cells, RegionKind, RegionSpec};
 
 /// `BPF_RINGBUF_HDR_SZ`.
 const HEADER: u64 = 8;
@@ -22,11 +22,11 @@ const HEADER: u64 = 8;
 const RECORD_MAX: u64 = (u32::MAX / 4) as u64;
 
 /// Offsets in the hidden memory: what producers write, what consumers write, and a word for each 8 bytes of the ring.
-const PRODUCER: u32 = 0;
-const CONSUMER: u32 = 64;
-const HEADERS: u32 = 128;
+const PRODUCER: usize = 0;
+const CONSUMER: usize = 64;
+const HEADERS: usize = 128;
 /// After a position, its lock.
-const LOCK: u32 = 8;
+const LOCK: usize = 8;
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -82,19 +82,25 @@ impl Record {
 }
 
 impl Records {
+    /// Positions and locks.
+    #[inline(always)]
+    fn positions(&self) -> Cells<'_, HEADERS> {
+        self.words.record(0)
+    }
+
     /// Where the next record begins.
     fn producer(&self) -> &AtomicU64 {
-        self.words.atomic(PRODUCER)
+        self.positions().atomic::<_, PRODUCER>()
     }
 
     /// Where the oldest record begins that no consumer has taken.
     fn consumer(&self) -> &AtomicU64 {
-        self.words.atomic(CONSUMER)
+        self.positions().atomic::<_, CONSUMER>()
     }
 
     /// The header at an offset in the ring.
     fn header(&self, off: u32) -> &AtomicU32 {
-        self.words.atomic(HEADERS + off / 2)
+        self.words.atomic(HEADERS as u32 + off / 2)
     }
 
     fn off(&self, pos: u64) -> u32 {
@@ -108,7 +114,7 @@ impl Records {
             return None;
         }
         let record = Record { status: Status::Busy, size: size as u32 };
-        let _locked = lock(self.words.atomic(PRODUCER + LOCK));
+        let _locked = lock(self.positions().atomic::<_, { PRODUCER + LOCK }>());
         let pos = self.producer().load(Ordering::Relaxed);
         let end = pos + record.len();
         if end - self.consumer().load(Ordering::Acquire) > self.size - 1 {
@@ -132,7 +138,7 @@ impl Records {
 
     /// Takes records up to the first that is open; `take` gets the offset of each sample.
     fn take(&self, mut take: impl FnMut(u32, Record)) {
-        let _locked = lock(self.words.atomic(CONSUMER + LOCK));
+        let _locked = lock(self.positions().atomic::<_, { CONSUMER + LOCK }>());
         let mut pos = self.consumer().load(Ordering::Relaxed);
         while pos != self.producer().load(Ordering::Acquire) {
             let off = self.off(pos);
@@ -150,7 +156,7 @@ impl Records {
 
     /// Records that no consumer has taken.
     fn count(&self) -> u32 {
-        let _locked = lock(self.words.atomic(CONSUMER + LOCK));
+        let _locked = lock(self.positions().atomic::<_, { CONSUMER + LOCK }>());
         let (mut pos, end) = (self.consumer().load(Ordering::Relaxed), self.producer().load(Ordering::Acquire));
         let mut count = 0;
         while pos != end {
@@ -178,7 +184,8 @@ impl RingBuffer {
         let label: Arc<str> = format!("record of map {}", spec.name).into();
         let half = RegionSpec::new(Arc::clone(&label), RegionKind::Map, spec.max_entries);
         let block = arena.alloc(RegionSpec { count: 2, ..half })?;
-        let words = arena.alloc_hidden(RegionSpec::new(label, RegionKind::Map, HEADERS + spec.max_entries / 2))?;
+        let words =
+            arena.alloc_hidden(RegionSpec::new(label, RegionKind::Map, HEADERS as u32 + spec.max_entries / 2))?;
         let records = Arc::new(Records { size: u64::from(spec.max_entries), words, seen: AtomicBool::default() });
         block.set_elements(Arc::clone(&records) as Arc<dyn Elements>);
         Ok(RingBuffer { spec, block, records })

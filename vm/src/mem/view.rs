@@ -127,8 +127,8 @@ pub struct View {
     bounds: Bounds,
     trusted: bool,
     generation: u64,
-    /// [`View::point_at_element`] was called.
-    pointed: bool,
+    /// A bit for each register that [`View::point_at_element`] was called for.
+    pointed: u16,
     known: RefCell<Known>,
     /// Copy of what a trusted program accesses outside the arena, see [`View::lend`].
     copy: Box<AtomicU64>,
@@ -149,7 +149,7 @@ impl View {
             bounds,
             trusted: false,
             generation,
-            pointed: false,
+            pointed: 0,
             known: RefCell::new(Known::new(&arena)),
             arena,
             copy: Box::default(),
@@ -323,13 +323,15 @@ impl View {
 
     /// Forgets windows of the element that begins at an address, of which the lower half counts.
     pub(crate) fn forget_element(&mut self, addr: u64) {
-        if !self.pointed {
-            return;
-        }
-        for window in self.loads.iter_mut().chain(&mut self.stores) {
-            if window.lo as u32 == addr as u32 {
-                *window = EMPTY;
+        let mut pointed = self.pointed;
+        while pointed != 0 {
+            let reg = pointed.trailing_zeros() as usize & 15;
+            for window in [&mut self.loads[reg], &mut self.stores[reg]] {
+                if window.lo as u32 == addr as u32 {
+                    *window = EMPTY;
+                }
             }
+            pointed &= pointed - 1;
         }
     }
 
@@ -340,7 +342,7 @@ impl View {
     #[inline]
     pub(crate) unsafe fn point_at_element(&mut self, reg: usize, addr: u64, size: u64, writable: bool) {
         let size = u32::try_from(size).expect("an element is smaller than the arena");
-        self.pointed = true;
+        self.pointed |= 1 << (reg & 15);
         let window = Window::new(addr, addr as *mut u8, size);
         self.loads[reg & 15] = window;
         self.stores[reg & 15] = if writable { window } else { EMPTY };

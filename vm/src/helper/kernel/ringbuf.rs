@@ -13,10 +13,17 @@ const WAKEUP_FLAGS: u64 = 3;
 pub(super) fn functions() -> Vec<HostFn> {
     vec![
         HostFn::of_map("bpf_ringbuf_reserve", reserve).with_direct(|call: &mut MapCall<'_>, [size, flags, _]| {
-            let ring = if flags == 0 { call.map.ring() } else { None }?;
-            let sample = ring.reserve(size);
-            sample.iter().for_each(|sample| call.hold_sample(*sample, size));
-            Some(sample.unwrap_or(0))
+            if flags != 0 {
+                return None;
+            }
+            match call.map.reserve_sample(size) {
+                Ok(sample) => {
+                    call.hold_sample(sample, size);
+                    Some(sample)
+                }
+                Err(Errno::EAGAIN) => Some(0),
+                Err(_) => None,
+            }
         }),
         HostFn::typed::<(), _>("bpf_ringbuf_submit", |caller: Host<'_>, sample: Ptr, _flags: u64| {
             commit(caller, sample, false)
