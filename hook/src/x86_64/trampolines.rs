@@ -102,16 +102,20 @@ global_asm!(
         mov ecx, [rbx + {THREAD_ERRNO}]
         mov fs:[rax], ecx
     .endm",
-    // Makes `slot` this thread's record. Functions that registering calls find the record of no thread, which is busy.
+    // Makes `slot` this thread's record. Functions that registering calls find the record of no thread, which is busy. r13 is lost.
     ".macro HOOK_REGISTER
         mov rax, [rip + twinbpf_hook_thread@GOTTPOFF]
         lea rcx, [rip + {BUSY}]
         mov fs:[rax], rcx
+        mov rax, [rip + {ERRNO}]
+        mov r13d, fs:[rax]
         mov qword ptr [rbp + {NEEDS}], {NEEDS_ALL}
         HOOK_SAVE_VECTORS
         call {register}
         mov rbx, rax
         HOOK_RESTORE_VECTORS
+        mov rax, [rip + {ERRNO}]
+        mov fs:[rax], r13d
         mov rax, [rip + twinbpf_hook_thread@GOTTPOFF]
         mov fs:[rax], rbx
     .endm",

@@ -54,6 +54,7 @@ fn main() -> std::process::ExitCode {
         ("threads::threads_fork_while_they_end", threads::threads_fork_while_they_end),
         ("threads::children_of_callbacks_never_wait", threads::children_of_callbacks_never_wait),
         ("threads::everything_works_without_ptrace", threads::everything_works_without_ptrace),
+        ("threads::first_calls_keep_errno", threads::first_calls_keep_errno),
         ("threads::sixty_four_threads", threads::sixty_four_threads),
         ("threads::threads_that_block_every_signal", threads::threads_that_block_every_signal),
         ("traced::a_thread_at_each_instruction", traced::a_thread_at_each_instruction),

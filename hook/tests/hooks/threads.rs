@@ -349,3 +349,24 @@ pub(crate) fn all_are_hooked_or_none() {
     drop(other);
     assert_eq!(counted(), 0);
 }
+
+/// A thread's first call takes the record of one that has ended: that it has is what a system call says by an error.
+pub(crate) fn first_calls_keep_errno() {
+    if !can_compile() {
+        return;
+    }
+    let fixture = Fixture::new("clang-nop");
+    let (_hook, add) = (attach(&fixture.function("add")), fixture.get::<Add>("add"));
+    for _ in 0..20 {
+        let call = move || {
+            // SAFETY: every thread has an errno.
+            let errno = unsafe { libc::__errno_location() };
+            // SAFETY: it is the thread's own.
+            unsafe { errno.write_volatile(77) };
+            let sum = add(1, 2);
+            // SAFETY: as above.
+            (sum, unsafe { errno.read_volatile() })
+        };
+        assert_eq!(thread::spawn(call).join().expect("it returns"), (3, 77));
+    }
+}
