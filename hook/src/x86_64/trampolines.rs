@@ -327,14 +327,15 @@ global_asm!(
     3009:
         HOOK_ERRNO_RESTORE
     3002:
+        // Before the record is free: a search for pending returns must not find its stub on the stack.
+        mov rax, [rbp + {RIP}]
+        mov [rbp + {CALL}], rax
         mov qword ptr [r12 + {PENDING_PLACE}], 0
         mov rax, [rbx + {THREAD_FREE}]
         mov [r12 + {PENDING_LINK}], rax
         mov [rbx + {THREAD_FREE}], r12
         inc dword ptr [rbx + {THREAD_SEQUENCE}]
     3011:
-        mov rax, [rbp + {RIP}]
-        mov [rbp + {CALL}], rax
         HOOK_UNFRAME_REST
         mov r11, [rbp + {R11}]
         HOOK_UNFRAME
@@ -347,6 +348,8 @@ global_asm!(
         jmp 3010b
     3001:
         lock inc qword ptr [r14 + {SITE_SKIPPED}]
+        mov rax, [rbp + {RIP}]
+        mov [rbp + {CALL}], rax
         mov qword ptr [r12 + {PENDING_LINK}], 1
         jmp 3011b
     3003:
