@@ -164,26 +164,30 @@ fn map(base: u64) -> bool {
     if sys::protect(base, REGION, libc::PROT_READ | libc::PROT_WRITE).is_err() {
         return false;
     }
-    let mut code = (entry_points::twinbpf_hook_return as *const () as u64).to_le_bytes().to_vec();
-    code.resize((FIRST * RETURN) as usize, INT3);
-    for index in FIRST..FIRST + STUBS {
-        code.extend(stub(base, index * RETURN));
-    }
-    let at: *mut u8 = ptr::with_exposed_provenance_mut(base as usize);
-    // SAFETY: the region is ours, writable, and longer.
-    unsafe { ptr::copy_nonoverlapping(code.as_ptr(), at, code.len()) };
-    sys::protect(base, code.len() as u64, libc::PROT_READ | libc::PROT_EXEC).is_ok()
+    let to_trampoline = (entry_points::twinbpf_hook_return as *const () as u64).to_le_bytes();
+    let write = |offset: u64, code: &[u8]| {
+        let at: *mut u8 = ptr::with_exposed_provenance_mut((base + offset) as usize);
+        // SAFETY: the region is ours, writable, and longer.
+        unsafe { ptr::copy_nonoverlapping(code.as_ptr(), at, code.len()) };
+    };
+    write(0, &to_trampoline);
+    let end = (FIRST + STUBS) * RETURN;
+    (FIRST * RETURN..end).step_by(RETURN as usize).for_each(|offset| write(offset, &stub(base, offset)));
+    sys::protect(base, end, libc::PROT_READ | libc::PROT_EXEC).is_ok()
 }
 
 /// The stub at an offset of a region.
-fn stub(base: u64, offset: u64) -> Vec<u8> {
-    let mut code = vec![0x48, 0x8d, 0x64, 0x24, 8, 0xff, 0x54, 0x24, 0xd8];
-    debug_assert_eq!(code.len() as u64, RETURNED, "where the call returns to");
-    code.extend_from_slice(&[0xff, 0x35, 9, 0, 0, 0, 0xff, 0x25]);
-    let to_region = -(offset as i32 + code.len() as i32 + 4);
-    code.extend_from_slice(&to_region.to_le_bytes());
-    code.resize(RETURN as usize - 8, INT3);
-    code.extend_from_slice(&(base + offset + RETURNED).to_le_bytes());
+fn stub(base: u64, offset: u64) -> [u8; RETURN as usize] {
+    const CALL: [u8; RETURNED as usize] = [0x48, 0x8d, 0x64, 0x24, 8, 0xff, 0x54, 0x24, 0xd8];
+    const PUSH: [u8; 6] = [0xff, 0x35, 9, 0, 0, 0];
+    let mut code = [INT3; RETURN as usize];
+    let (jump, own) = (CALL.len() + PUSH.len(), code.len() - 8);
+    code[..CALL.len()].copy_from_slice(&CALL);
+    code[CALL.len()..jump].copy_from_slice(&PUSH);
+    code[jump..jump + 2].copy_from_slice(&[0xff, 0x25]);
+    let to_region = -(offset as i32 + jump as i32 + 6);
+    code[jump + 2..jump + 6].copy_from_slice(&to_region.to_le_bytes());
+    code[own..].copy_from_slice(&(base + offset + RETURNED).to_le_bytes());
     code
 }
 

@@ -40,6 +40,7 @@ fn main() -> std::process::ExitCode {
         ("inside::refusals", inside::refusals),
         ("returns::a_thousand_threads", returns::a_thousand_threads),
         ("returns::beside_direct_trampolines", returns::beside_direct_trampolines),
+        ("returns::pending_returns_allocate_nothing", returns::pending_returns_allocate_nothing),
         ("returns::threads_that_begin_together", returns::threads_that_begin_together),
         ("returns::unwinding_from_each_instruction", returns::unwinding_from_each_instruction),
         ("states::each_kind_of_preparation_is_found", states::each_kind_of_preparation_is_found),

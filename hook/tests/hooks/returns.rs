@@ -201,3 +201,24 @@ pub(crate) fn unwinding_from_each_instruction() {
     assert_eq!(unsafe { libc::sigaction(libc::SIGTRAP, &raw const before, ptr::null_mut()) }, 0);
     assert_eq!((stepped, STEPS.seen.load(Ordering::Relaxed), STEPS.lost.load(Ordering::Relaxed)), (plain, 4, 0));
 }
+
+/// A function that the allocator calls may return to a stub, too: pending returns take no memory from there.
+pub(crate) fn pending_returns_allocate_nothing() {
+    if !can_compile() {
+        return;
+    }
+    let library = twinbpf_hook::Module::find("libc.so.6").expect("it is loaded");
+    let allocators: Vec<_> = ["malloc", "calloc", "realloc", "aligned_alloc", "posix_memalign"]
+        .into_iter()
+        .flat_map(|name| library.functions(name))
+        .collect();
+    assert!(allocators.len() >= 5, "{allocators:?}");
+    // SAFETY: it does nothing; functions of the C library.
+    let calls = unsafe { Hook::attach(&allocators, Point::Entry, &Callback::new(ignore, ptr::null_mut())) };
+    let calls = calls.expect("they attach");
+    let fixture = Fixture::new("clang-nop");
+    let (_hook, depth) = (attach(&fixture, "depth"), fixture.get::<extern "C" fn(i64) -> i64>("depth"));
+    // More than any other test has pending.
+    let (skipped, deep) = (calls.skipped(), depth(40_000));
+    assert_eq!((deep, calls.skipped() - skipped), (40_000, 0), "calls of the allocator in a trampoline");
+}
