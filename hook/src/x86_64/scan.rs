@@ -50,8 +50,10 @@ fn decode(address: u64) -> Option<Instruction> {
 /// Whether it works on general-purpose registers and memory only.
 fn is_plain(instruction: &Instruction, factory: &mut InstructionInfoFactory) -> bool {
     let is_float = |feature: &CpuidFeature| {
-        matches!(feature, CpuidFeature::FPU | CpuidFeature::FPU287 | CpuidFeature::FPU387 | CpuidFeature::MMX)
-            || matches!(feature, CpuidFeature::SSE | CpuidFeature::AVX | CpuidFeature::XSAVE | CpuidFeature::FXSR)
+        matches!(
+            feature,
+            CpuidFeature::FPU | CpuidFeature::FPU287 | CpuidFeature::FPU387 | CpuidFeature::MMX | CpuidFeature::D3NOW
+        ) || matches!(feature, CpuidFeature::SSE | CpuidFeature::AVX | CpuidFeature::XSAVE | CpuidFeature::FXSR)
     };
     let info = factory.info_options(instruction, InstructionInfoOptions::NO_MEMORY_USAGE);
     let is_general = info.used_registers().iter().all(|used| {
@@ -92,20 +94,9 @@ fn successors(instruction: &Instruction, constants: &[Range<u64>]) -> Option<Vec
         FlowControl::ConditionalBranch => Some(vec![to?, instruction.next_ip()]),
         FlowControl::UnconditionalBranch | FlowControl::IndirectBranch => Some(vec![to?]),
         FlowControl::Return | FlowControl::Exception => Some(Vec::new()),
-        FlowControl::Call | FlowControl::IndirectCall if ends_after(instruction) => Some(Vec::new()),
         FlowControl::Call | FlowControl::IndirectCall => Some(vec![to?, instruction.next_ip()]),
         FlowControl::Interrupt | FlowControl::XbeginXabortXend => None,
     }
-}
-
-/// Whether the process ends after a call, as that of a panic: `ud2` follows, maybe one that several calls share.
-fn ends_after(call: &Instruction) -> bool {
-    let next = decode(call.next_ip());
-    let next = match next {
-        Some(jump) if jump.flow_control() == FlowControl::UnconditionalBranch => decode(jump.near_branch_target()),
-        next => next,
-    };
-    next.is_some_and(|next| next.flow_control() == FlowControl::Exception)
 }
 
 #[cfg(test)]
@@ -118,11 +109,12 @@ mod tests {
 
     global_asm!(
         ".pushsection .text.twinbpf_hook_scan_tests,\"ax\",@progbits",
-        ".globl twinbpf_hook_test_plain; twinbpf_hook_test_plain: test rdi, rdi; jz 1f; mov rax, [rdi]; call 3f; ret; 1: call [rdi]; ud2; 3: lea rax, [rax + 8]; ret",
+        ".globl twinbpf_hook_test_plain; twinbpf_hook_test_plain: test rdi, rdi; jz 1f; mov rax, [rdi]; call 3f; ret; 1: ud2; 3: lea rax, [rax + 8]; ret",
         ".globl twinbpf_hook_test_sse; twinbpf_hook_test_sse: test rdi, rdi; jz 1f; ret; 1: movups xmm0, [rdi]; ret",
         ".globl twinbpf_hook_test_avx; twinbpf_hook_test_avx: vzeroupper; ret",
         ".globl twinbpf_hook_test_x87; twinbpf_hook_test_x87: fld1; fstp st(0); ret",
         ".globl twinbpf_hook_test_mmx; twinbpf_hook_test_mmx: emms; ret",
+        ".globl twinbpf_hook_test_femms; twinbpf_hook_test_femms: femms; ret",
         ".globl twinbpf_hook_test_control; twinbpf_hook_test_control: ldmxcsr [rdi]; ret",
         ".globl twinbpf_hook_test_restore; twinbpf_hook_test_restore: xrstor [rdi]; ret",
         ".globl twinbpf_hook_test_mask; twinbpf_hook_test_mask: kmovq k1, rax; ret",
@@ -156,7 +148,7 @@ mod tests {
 
     #[test]
     fn other_code_is_not() {
-        let all = addresses!(twinbpf_hook_test_sse twinbpf_hook_test_avx twinbpf_hook_test_x87 twinbpf_hook_test_mmx
+        let all = addresses!(twinbpf_hook_test_sse twinbpf_hook_test_avx twinbpf_hook_test_x87 twinbpf_hook_test_mmx twinbpf_hook_test_femms
             twinbpf_hook_test_control twinbpf_hook_test_restore twinbpf_hook_test_mask twinbpf_hook_test_inner
             twinbpf_hook_test_indirect twinbpf_hook_test_variable twinbpf_hook_test_table twinbpf_hook_test_kernel twinbpf_hook_test_damaged);
         for (name, address) in all {
