@@ -244,20 +244,21 @@ impl<T: Send + 'static> Hooks<T> {
     ///
     /// As [`Hooks::attach`].
     unsafe fn attach_to(&self, entry: Entry, targets: &[Target]) -> Result<ProgramHook, Error> {
-        let program: Arc<str> = self.pre.name_of(entry).ok_or(Cause::Foreign)?.into();
+        let name: Arc<str> = self.pre.name_of(entry).ok_or(Cause::Foreign)?.into();
+        let program = self.pre.index_of(entry).ok_or(Cause::Foreign)?;
         let counts = Arc::new(Counts::default());
         let context = self.pre.instructions(entry).map_or(ContextReads::ALL, ContextReads::of);
         let code = code_for_fast_path(&self.pre, entry);
         let mut hooks = Vec::new();
         for target in targets {
             let (slots, counts, cookie) = (Arc::clone(&self.slots), Arc::clone(&counts), target.cookie);
-            let callback = Attached { slots, entry, counts, context, cookie, code }.callback(&self.pre);
+            let callback = Attached { slots, entry, program, counts, context, cookie, code }.callback(&self.pre);
             let functions: Vec<Function> = target.functions.iter().map(|function| self.allowed(function)).collect();
             // SAFETY: the caller promises.
             hooks.push(unsafe { Hook::attach(&functions, target.point, &callback) }?);
         }
         let users = targets.iter().filter_map(|target| target.semaphore.map(Semaphore::raise)).collect();
-        Ok(ProgramHook { _users: users, hooks, counts, program })
+        Ok(ProgramHook { _users: users, hooks, counts, program: name })
     }
 
     /// Runs a program at a static probe (USDT) of a file that this process has loaded, wherever its notes say that the probe

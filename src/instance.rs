@@ -159,6 +159,11 @@ impl<T: Send + 'static> InstancePre<T> {
         image.index_of(entry.0).map(|index| &*image.programs()[index].name)
     }
 
+    #[cfg(feature = "hook")]
+    pub(crate) fn index_of(&self, entry: Entry) -> Option<usize> {
+        self.inner.image.index_of(entry.0)
+    }
+
     /// The instructions of a program's first function.
     #[cfg(feature = "hook")]
     pub(crate) fn instructions(&self, entry: Entry) -> Option<&[twinbpf_isa::Insn]> {

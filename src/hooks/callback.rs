@@ -30,6 +30,8 @@ pub(super) struct Counts {
 pub(super) struct Attached<T> {
     pub(super) slots: Arc<Slots<T>>,
     pub(super) entry: Entry,
+    /// Its index.
+    pub(super) program: usize,
     pub(super) counts: Arc<Counts>,
     pub(super) context: ContextReads,
     pub(super) cookie: u64,
@@ -94,7 +96,7 @@ unsafe extern "C" fn run_short<T: Send + 'static>(call: &mut Call, attached: &At
     // SAFETY: the caller promises.
     context.store(attached.context, unsafe { call.registers() });
     let code = attached.code.map_or(0, NonZero::get);
-    match instance.machine().run_short(code, [context.addr(), 0, 0, 0, 0]) {
+    match instance.machine().run_short(attached.program, code, [context.addr(), 0, 0, 0, 0]) {
         ShortRun::Done => DONE,
         ShortRun::NotPrepared => NOT_RUN,
         ShortRun::Trapped => {
@@ -117,7 +119,7 @@ unsafe extern "C" fn run<T: Send + 'static>(call: *mut Call, data: *mut c_void) 
     };
     let (instance, context) = slot.get();
     let result = if has_trapped {
-        Err(instance.machine().short_trap())
+        Err(instance.machine().short_trap(attached.program))
     } else {
         instance.set_attachment(attached.cookie, call.function());
         // SAFETY: the trampoline passes a call that has what the program reads.
@@ -145,7 +147,8 @@ impl Counts {
 mod tests {
     use std::time::Duration;
 
-    use super::code_for_fast_path;
+    use super::super::context::Context;
+    use super::{Entry, ShortRun, code_for_fast_path};
     use crate::{Config, Engine, EngineKind, InstancePre, Isolation, Linker, Object};
 
     fn pre<T: Send + 'static>(config: Config) -> InstancePre<T> {
@@ -166,6 +169,43 @@ mod tests {
                 assert!(has_fast_path(&none, program) && has_fast_path(&list, program), "{program}");
             }
         }
+    }
+
+    /// One after another, as at the entry and the return of a function.
+    #[test]
+    fn programs_in_turns_need_no_preparation() {
+        let pre = pre::<()>(Config::new());
+        let mut instance = pre.instance(()).expect("memory");
+        let context = Context::new(&instance).expect("memory");
+        let programs = ["count_calls", "count_returns", "faults"].map(|name| {
+            let entry = pre.program(name).expect("the object has it");
+            let (index, code) =
+                (pre.index_of(entry).expect("its own"), pre.native_code(entry).expect("it is compiled"));
+            for _ in 0..2 {
+                let _ = instance.call(entry, &[context.addr()]);
+            }
+            (entry, index, code)
+        });
+        let [calls, returns, faults] = programs;
+        instance.call(calls.0, &[context.addr()]).expect("it ends");
+        let mut run = |(_, index, code): (Entry, usize, u64)| {
+            let how = instance.machine().run_short(index, code, [context.addr(), 0, 0, 0, 0]);
+            (
+                how,
+                if how == ShortRun::Trapped {
+                    format!("{:#}", instance.machine().short_trap(index))
+                } else {
+                    String::new()
+                },
+            )
+        };
+        for program in [calls, returns, returns, calls] {
+            assert_eq!(run(program).0, ShortRun::Done);
+        }
+        let (how, trap) = run(faults);
+        assert_eq!(how, ShortRun::Trapped);
+        assert!(trap.contains("faults"), "{trap}");
+        assert_eq!(run(calls).0, ShortRun::NotPrepared, "after a trap");
     }
 
     /// What calls a host function or, where the budget does not suffice, the interpreter; and what needs a thread that watches.

@@ -4,6 +4,7 @@
 //! All of it is inlined into its caller, so that the machine code of that can be checked for what it leaves alone.
 
 use super::machine::{Machine, NextRun};
+use super::tier::FastPath;
 use crate::host::native_runtime::enter_short;
 use crate::recover;
 use crate::trap::Trap;
@@ -20,14 +21,18 @@ pub enum ShortRun {
 }
 
 impl Machine {
-    /// Runs the program whose native code is at `code`, if that needs no preparation. The code calls nothing and does not count
-    /// instructions: so it needs no budget, and nothing is left to release.
+    /// Runs the program with this index, whose native code is at `code`, if no run has to be prepared, be it of that program or
+    /// of another. The code calls nothing and does not count instructions: so it needs no budget, and nothing is left to
+    /// release.
     #[inline(always)]
-    pub fn run_short(&mut self, code: u64, args: [u64; 5]) -> ShortRun {
+    pub fn run_short(&mut self, program: usize, code: u64, args: [u64; 5]) -> ShortRun {
         let Some(idle) = recover::idle() else { return ShortRun::NotPrepared };
-        let NextRun::Prepared(prepared) = self.next_run else { return ShortRun::NotPrepared };
-        let entry_point = prepared.entry_point;
-        if !entry_point.is_at(code) || !entry_point.knows(self) || self.is_poisoned() {
+        let Some(Some(FastPath { entry_point, reads_rest: false })) = self.fast_paths.get(program) else {
+            return ShortRun::NotPrepared;
+        };
+        let entry_point = *entry_point;
+        let is_ready = matches!(self.next_run, NextRun::Prepared(_)) && !self.is_poisoned();
+        if !is_ready || !entry_point.is_at(code) || !entry_point.knows(self) {
             return ShortRun::NotPrepared;
         }
         match enter_short(self, idle, entry_point, &args) {
@@ -39,12 +44,13 @@ impl Machine {
         }
     }
 
-    /// The trap of a run by [`Machine::run_short`].
+    /// The trap of a run of this program by [`Machine::run_short`].
     ///
     /// # Panics
     /// If there was none.
-    pub fn short_trap(&mut self) -> Trap {
+    pub fn short_trap(&mut self, program: usize) -> Trap {
         let ended = self.trapped.take().expect("a run that has trapped");
+        self.native.running().current.site = self.image.entry(program);
         self.end_early(ended)
     }
 }
