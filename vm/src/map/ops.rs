@@ -256,11 +256,13 @@ pub trait MapOps: Send + Sync + fmt::Debug {
     }
 
     /// [`Ring::reserve`] of such a map: `EAGAIN` when full. In the table of a ring buffer it is one call.
+    #[doc(hidden)]
     fn reserve_sample(&self, size: u64) -> Result<u64, Errno> {
         self.ring().ok_or(Errno::ENOTSUPP)?.reserve(size).ok_or(Errno::EAGAIN)
     }
 
     /// [`Ring::commit`] of such a map.
+    #[doc(hidden)]
     fn commit_sample(&self, sample: u64, discard: bool) -> Result<(), Errno> {
         self.ring().ok_or(Errno::ENOTSUPP)?.commit(sample, discard)
     }
