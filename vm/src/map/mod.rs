@@ -34,6 +34,7 @@ mod ring;
 mod slab;
 mod snapshot;
 mod spec;
+mod spread;
 mod store;
 mod sync;
 mod trie;

@@ -18,6 +18,7 @@ use super::free_slots::{FreeSlots, LINE, lanes};
 use super::hidden_slab::HiddenSlab;
 use super::index::{Bucket, Changed, Index, LockedBucket, Search, Words};
 use super::slab::{Layout, Slab};
+use super::spread::spread;
 use super::sync::{AtomicU32, DefaultHashBuilder, Ordering};
 use super::{Entry, Errno, MapSpec};
 use crate::mem::{Arena, Block, MemError, RegionKind, RegionSpec};
@@ -148,7 +149,7 @@ impl Store {
             16 => self.hasher.hash_one(u128::from_ne_bytes(key.try_into().expect("16 bytes"))),
             _ => self.hasher.hash_one(key),
         };
-        (hash >> 32) as u32 | 1
+        spread(hash)
     }
 
     /// Link and hash of a slot.

@@ -15,6 +15,8 @@ mod lock;
 mod planes;
 #[path = "../../src/map/slab.rs"]
 mod slab;
+#[path = "../../src/map/spread.rs"]
+mod spread;
 #[path = "../../src/map/store.rs"]
 #[expect(dead_code, reason = "iteration and values of other CPUs are tested elsewhere")]
 mod store;
