@@ -11,6 +11,7 @@ use iced_x86::{
 
 use super::sys;
 use crate::maps::Mapped;
+use crate::memory::read_memory;
 
 /// Most instructions to decode: what takes more is no fast path.
 const MOST_INSTRUCTIONS: usize = 4096;
@@ -40,21 +41,18 @@ pub(crate) fn leaves_vectors_alone(function: u64, without: &[u64]) -> bool {
 
 /// The instruction at an address of this process.
 fn decode(address: u64) -> Option<Instruction> {
-    // Where memory ends, so may the instruction.
     let mut bytes = [0; LONGEST];
-    let length = (1..=LONGEST).rev().find(|length| sys::read(address, &mut bytes[..*length]))?;
+    // Where memory ends, so may the instruction.
+    let length = read_memory(address, &mut bytes);
     let instruction = Decoder::with_ip(64, &bytes[..length], address, DecoderOptions::NONE).decode();
     (!instruction.is_invalid()).then_some(instruction)
 }
 
 /// Whether it works on general-purpose registers and memory only.
 fn is_plain(instruction: &Instruction, factory: &mut InstructionInfoFactory) -> bool {
-    let is_float = |feature: &CpuidFeature| {
-        matches!(
-            feature,
-            CpuidFeature::FPU | CpuidFeature::FPU287 | CpuidFeature::FPU387 | CpuidFeature::MMX | CpuidFeature::D3NOW
-        ) || matches!(feature, CpuidFeature::SSE | CpuidFeature::AVX | CpuidFeature::XSAVE | CpuidFeature::FXSR)
-    };
+    use CpuidFeature::{AVX, D3NOW, FPU, FPU287, FPU387, FXSR, MMX, SSE, XSAVE};
+    let is_float =
+        |feature: &CpuidFeature| matches!(feature, FPU | FPU287 | FPU387 | MMX | D3NOW | SSE | AVX | XSAVE | FXSR);
     let info = factory.info_options(instruction, InstructionInfoOptions::NO_MEMORY_USAGE);
     let is_general = info.used_registers().iter().all(|used| {
         let register = used.register();
