@@ -68,15 +68,8 @@ impl Callback {
         }
         let function = Arc::new(function);
         let data = Arc::as_ptr(&function).cast_mut().cast();
-        Callback {
-            entry: call::<F>,
-            data,
-            fast_path: None,
-            registers: false,
-            vectors: true,
-            floats: true,
-            keeps: Some(function),
-        }
+        // SAFETY: the caller promises, and `keeps` has the function.
+        Callback { keeps: Some(function), ..unsafe { Callback::new(call::<F>, data) } }
     }
 
     /// It gets all registers, and what it writes there takes effect.
