@@ -71,7 +71,7 @@ pub(super) fn code_for_fast_path<T: Send + 'static>(pre: &InstancePre<T>, entry:
     }
     let code = NonZero::new(pre.native_code(entry)?)?;
     let own = run_short::<T> as *const () as u64;
-    (leaves_vectors_alone(own, &[entry_trampoline()]) && leaves_vectors_alone(code.get(), &[])).then_some(code)
+    (leaves_vectors_alone(code.get(), &[]) && leaves_vectors_alone(own, &[entry_trampoline()])).then_some(code)
 }
 
 /// A [`FastPath`] with the types that its arguments point to.
