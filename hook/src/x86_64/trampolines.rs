@@ -11,7 +11,8 @@
 //! change is restored, also what the calling convention gives away: a compiler that knows both caller and callee
 //! (`-fipa-ra`) keeps values there.
 //!
-//! Vector registers are saved where a callback needs that: see [`vectors`](super::vectors).
+//! Vector registers are saved where a callback needs that: see [`vectors`](super::vectors). Fast paths of callbacks run
+//! before, and before errno is.
 #![expect(unsafe_code, reason = "the instructions that Rust cannot write")]
 
 use std::arch::global_asm;
