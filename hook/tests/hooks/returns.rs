@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use twinbpf_hook::{Call, Callback, Hook, Point};
@@ -134,8 +134,10 @@ struct Steps {
     original: AtomicU64,
     /// Instructions of the return's stub.
     seen: AtomicU64,
-    /// Of these, those from which the unwinder does not find the caller.
+    /// Of these, those from which the unwinder does not find the caller, or not what called that.
     lost: AtomicU64,
+    /// What called the caller, as the function's first instruction has it: the sum of all frames.
+    callers: AtomicUsize,
 }
 
 static STEPS: Steps = Steps {
@@ -144,7 +146,19 @@ static STEPS: Steps = Steps {
     original: AtomicU64::new(0),
     seen: AtomicU64::new(0),
     lost: AtomicU64::new(0),
+    callers: AtomicUsize::new(0),
 };
+
+/// The sum of the frames that the unwinder finds above the one with this address.
+fn callers_above(original: u64) -> Option<usize> {
+    let mut frames = [ptr::null_mut(); 64];
+    // SAFETY: the array has room for so many.
+    let count = unsafe { libc::backtrace(frames.as_mut_ptr(), frames.len() as i32) };
+    let frames: &[*mut c_void] = &frames[..count as usize];
+    // That of a frame of a signal is one less.
+    let caller = frames.iter().position(|frame| [original, original - 1].contains(&(frame.addr() as u64)))?;
+    Some(frames[caller + 1..].iter().fold(0, |sum: usize, frame| sum.wrapping_add(frame.addr())))
+}
 
 extern "C" fn on_step(_: i32, _: *mut libc::siginfo_t, context: *mut c_void) {
     const TRAP: i64 = 0x100;
@@ -158,17 +172,13 @@ extern "C" fn on_step(_: i32, _: *mut libc::siginfo_t, context: *mut c_void) {
     if at == STEPS.function.load(Ordering::Relaxed) {
         STEPS.place.store(top, Ordering::Relaxed);
         STEPS.original.store(word(top), Ordering::Relaxed);
+        STEPS.callers.store(callers_above(word(top)).unwrap_or(0), Ordering::Relaxed);
     }
     let (place, original) = (STEPS.place.load(Ordering::Relaxed), STEPS.original.load(Ordering::Relaxed));
     if at == original {
         registers[libc::REG_EFL as usize] &= !TRAP;
     } else if place != 0 && word(place) != original && at.abs_diff(word(place)) < 16 {
-        let mut frames = [ptr::null_mut(); 64];
-        // SAFETY: the array has room for so many.
-        let count = unsafe { libc::backtrace(frames.as_mut_ptr(), frames.len() as i32) };
-        // That of a frame of a signal is one less.
-        let is_found =
-            frames[..count as usize].iter().any(|frame| [original, original - 1].contains(&(frame.addr() as u64)));
+        let is_found = callers_above(original) == Some(STEPS.callers.load(Ordering::Relaxed));
         STEPS.seen.fetch_add(1, Ordering::Relaxed);
         STEPS.lost.fetch_add(u64::from(!is_found), Ordering::Relaxed);
     }
