@@ -39,6 +39,7 @@ mod store;
 mod sync;
 mod trie;
 mod trie_node;
+mod words;
 
 use std::sync::Arc;
 
@@ -71,7 +72,7 @@ pub fn create(spec: MapSpec, arena: &Arc<Arena>, cpus: u32) -> Result<Arc<dyn Ma
         MapKind::LpmTrie => Arc::new(lpm::Lpm::new(spec, arena).map_err(memory)?),
         MapKind::Queue | MapKind::Stack => Arc::new(queue::Queue::new(spec, arena).map_err(memory)?),
         MapKind::BloomFilter => Arc::new(bloom::Bloom::new(spec, arena).map_err(memory)?),
-        MapKind::ProgArray => Arc::new(prog::ProgArray::new(spec)),
+        MapKind::ProgArray => Arc::new(prog::ProgArray::new(spec, arena).map_err(memory)?),
         MapKind::ArrayOfMaps | MapKind::HashOfMaps => {
             let template = check::template(&spec, cpus)?;
             Arc::new(of_maps::OfMaps::new(spec, template, arena).map_err(memory)?)

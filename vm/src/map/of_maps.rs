@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, RwLock};
 
 use super::array::{array_index, next_index};
 use super::hash::check_sizes;
-use super::hidden_slab::HiddenSlab;
-use super::store::{Extra, Store, no_memory};
+use super::store::{Extra, Store};
+use super::words::Words;
 use super::{Errno, MapFlags, MapKind, MapOps, MapSpec};
 use crate::mem::{Arena, MemError};
 
@@ -33,7 +33,7 @@ type Slots = BTreeMap<Box<[u8]>, Arc<dyn MapOps>>;
 #[derive(Debug)]
 enum Handles {
     /// By index; 0 where there is no map.
-    Array(HiddenSlab),
+    Array(Words),
     /// In words of the slots.
     Hash(Box<Store>),
 }
@@ -51,21 +51,12 @@ impl Handles {
             return Ok(Handles::Hash(Box::new(store)));
         }
         let label = format!("handles of map {}", spec.name);
-        HiddenSlab::new(arena, label, 8, spec.max_entries).map(Handles::Array)
-    }
-
-    /// The word of an index.
-    fn word<'a>(slab: &'a HiddenSlab, key: &[u8]) -> Option<&'a AtomicU64> {
-        let index = array_index(key).filter(|index| slab.has(*index))?;
-        let (block, off) = slab.at(index);
-        Some(block.atomic(off))
+        Words::new(arena, label, spec.max_entries).map(Handles::Array)
     }
 
     fn get(&self, key: &[u8]) -> Option<u64> {
         match self {
-            Handles::Array(slab) => {
-                Some(Handles::word(slab, key)?.load(Ordering::Acquire)).filter(|handle| *handle != 0)
-            }
+            Handles::Array(words) => Some(words.get(array_index(key)?)).filter(|handle| *handle != 0),
             Handles::Hash(store) => store.find(key, |slot| {
                 let [low, high] = store.extra(slot).map(|word: &AtomicU32| word.load(Ordering::Relaxed));
                 u64::from(high) << 32 | u64::from(low)
@@ -75,10 +66,9 @@ impl Handles {
 
     fn set(&self, map: &str, key: &[u8], handle: u64) -> Result<(), Errno> {
         match self {
-            Handles::Array(slab) => {
-                let grown = array_index(key).map_or(Ok(()), |index| slab.grow(index));
-                grown.map_err(|error| no_memory(map, &error))?;
-                Handles::word(slab, key).ok_or(Errno::E2BIG)?.store(handle, Ordering::Release);
+            Handles::Array(words) => {
+                let index = array_index(key).ok_or(Errno::E2BIG)?;
+                words.make(map, index)?.store(handle, Ordering::Release);
             }
             Handles::Hash(store) => {
                 let mut entry = store.entry(key)?;
@@ -99,9 +89,8 @@ impl Handles {
 
     fn remove(&self, key: &[u8]) {
         match self {
-            Handles::Array(slab) => {
-                let word = Handles::word(slab, key).expect("the map has this key");
-                word.store(0, Ordering::Release);
+            Handles::Array(words) => {
+                array_index(key).map(|index| words.clear(index));
             }
             Handles::Hash(store) => store.delete(key).expect("the map has this key"),
         }

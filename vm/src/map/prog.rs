@@ -1,24 +1,28 @@
 //! Prog arrays: which program a tail call enters. kernel/bpf/arraymap.c, `prog_array_map_ops`.
 //!
-//! A program is its index in the image. Slots are sparse, so that a huge array costs nothing.
+//! A program is its index in the image.
 
-use std::collections::BTreeMap;
-use std::sync::RwLock;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::array::{array_index, next_index};
 use super::hash::check_sizes;
+use super::words::Words;
 use super::{Errno, MapOps, MapSpec};
+use crate::mem::{Arena, MemError};
 
 /// See the module documentation.
 #[derive(Debug)]
 pub(super) struct ProgArray {
     spec: MapSpec,
-    slots: RwLock<BTreeMap<u32, u32>>,
+    /// The program of each slot, one added; 0 where there is none.
+    slots: Words,
 }
 
 impl ProgArray {
-    pub(super) fn new(spec: MapSpec) -> ProgArray {
-        ProgArray { spec, slots: RwLock::default() }
+    pub(super) fn new(spec: MapSpec, arena: &Arc<Arena>) -> Result<ProgArray, MemError> {
+        let slots = Words::new(arena, format!("programs of map {}", spec.name), spec.max_entries)?;
+        Ok(ProgArray { spec, slots })
     }
 }
 
@@ -46,8 +50,7 @@ impl MapOps for ProgArray {
 
     fn delete(&self, key: &[u8]) -> Result<(), Errno> {
         let index = array_index(key).filter(|index| *index < self.spec.max_entries).ok_or(Errno::E2BIG)?;
-        let taken = self.slots.write().expect("no panic while held").remove(&index);
-        taken.map(|_| ()).ok_or(Errno::ENOENT)
+        if self.slots.clear(index) == 0 { Err(Errno::ENOENT) } else { Ok(()) }
     }
 
     fn next_key(&self, key: Option<&[u8]>, next: &mut [u8]) -> Result<(), Errno> {
@@ -55,8 +58,7 @@ impl MapOps for ProgArray {
     }
 
     fn keys(&self) -> Vec<Vec<u8>> {
-        let slots = self.slots.read().expect("no panic while held");
-        slots.keys().map(|index| index.to_le_bytes().to_vec()).collect()
+        self.slots.indices().map(|index| index.to_le_bytes().to_vec()).collect()
     }
 
     fn len(&self) -> u32 {
@@ -64,14 +66,14 @@ impl MapOps for ProgArray {
     }
 
     fn program(&self, index: u32) -> Option<u32> {
-        self.slots.read().expect("no panic while held").get(&index).copied()
+        (self.slots.get(index) as u32).checked_sub(1)
     }
 
     fn set_program(&self, index: u32, program: u32) -> Result<(), Errno> {
         if index >= self.spec.max_entries {
             return Err(Errno::E2BIG);
         }
-        self.slots.write().expect("no panic while held").insert(index, program);
+        self.slots.make(&self.spec.name, index)?.store(u64::from(program) + 1, Ordering::Release);
         Ok(())
     }
 }

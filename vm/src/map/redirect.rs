@@ -5,13 +5,16 @@
 //! Slots follow kernel/bpf/devmap.c, cpumap.c and net/xdp/xskmap.c, except that every interface, CPU and
 //! socket that the host names exists.
 
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use super::array::{array_index, next_index};
 use super::cell::Cell;
 use super::hash::check_sizes;
+use super::lock::pause;
 use super::slab::GAP;
 use super::store::{Extra, Store};
+use super::words::Words;
 use super::{BPF_EXIST, BPF_NOEXIST, Errno, MapKind, MapOps, MapSpec, Sent};
 use crate::mem::{Arena, Block, MemError, RegionKind, RegionSpec};
 
@@ -108,9 +111,26 @@ impl MapOps for PerfEvents {
 pub(super) struct Targets {
     spec: MapSpec,
     block: Block,
-    /// One bit for each slot that has a target.
-    set: RwLock<Vec<u64>>,
+    /// Bits of each slot: [`SET`], [`LOCKED`].
+    states: Words,
     log: Log,
+}
+
+/// The slot has a target.
+const SET: u64 = 1;
+/// A thread changes the slot.
+const LOCKED: u64 = 2;
+
+/// Takes the lock of a slot: its other bits.
+fn hold(state: &AtomicU64) -> u64 {
+    let mut spins = 0;
+    loop {
+        let open = state.load(Ordering::Relaxed) & !LOCKED;
+        if state.compare_exchange_weak(open, open | LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            return open;
+        }
+        pause(&mut spins);
+    }
 }
 
 impl Targets {
@@ -121,13 +141,13 @@ impl Targets {
             writable: false,
             ..RegionSpec::new(format!("value of map {}", spec.name), RegionKind::Map, spec.value_size)
         })?;
-        let set = RwLock::new(vec![0; spec.max_entries.div_ceil(64) as usize]);
-        Ok(Targets { spec, block, set, log: Log::default() })
+        let states = Words::new(arena, format!("slots of map {}", spec.name), spec.max_entries)?;
+        Ok(Targets { spec, block, states, log: Log::default() })
     }
 
+    #[inline(always)]
     fn is_set(&self, index: u32) -> bool {
-        let set = self.set.read().expect("no panic while held");
-        set.get(index as usize / 64).is_some_and(|word| word >> (index % 64) & 1 != 0)
+        self.states.get(index) & SET != 0
     }
 
     fn cell(&self, index: u32) -> Cell<'_> {
@@ -164,27 +184,31 @@ impl MapOps for Targets {
             return Err(Errno::EINVAL);
         }
         let index = array_index(key).filter(|index| *index < self.spec.max_entries).ok_or(Errno::E2BIG)?;
-        let mut set = self.set.write().expect("no panic while held");
-        let word = &mut set[index as usize / 64];
-        let bit = 1 << (index % 64);
+        let state = self.states.make(&self.spec.name, index)?;
+        let before = hold(state);
         let socket = self.spec.kind == MapKind::Xskmap;
-        match flags {
-            BPF_NOEXIST if !socket || *word & bit != 0 => return Err(Errno::EEXIST),
-            BPF_EXIST if socket && *word & bit == 0 => return Err(Errno::ENOENT),
-            _ => {}
-        }
-        self.cell(index).store(value);
-        if socket || target(value) != 0 {
-            *word |= bit;
-        } else {
-            *word &= !bit;
-        }
-        Ok(())
+        let refused = match flags {
+            BPF_NOEXIST if !socket || before & SET != 0 => Some(Errno::EEXIST),
+            BPF_EXIST if socket && before & SET == 0 => Some(Errno::ENOENT),
+            _ => None,
+        };
+        let after = match refused {
+            Some(_) => before,
+            None => {
+                self.cell(index).store(value);
+                if socket || target(value) != 0 { SET } else { 0 }
+            }
+        };
+        state.store(after, Ordering::Release);
+        refused.map_or(Ok(()), Err)
     }
 
     fn delete(&self, key: &[u8]) -> Result<(), Errno> {
         let index = array_index(key).filter(|index| *index < self.spec.max_entries).ok_or(Errno::EINVAL)?;
-        self.set.write().expect("no panic while held")[index as usize / 64] &= !(1 << (index % 64));
+        if let Some(state) = self.states.word(index) {
+            hold(state);
+            state.store(0, Ordering::Release);
+        }
         Ok(())
     }
 
@@ -193,7 +217,7 @@ impl MapOps for Targets {
     }
 
     fn keys(&self) -> Vec<Vec<u8>> {
-        let indices = (0..self.spec.max_entries).filter(|index| self.is_set(*index));
+        let indices = self.states.indices().filter(|index| self.is_set(*index));
         indices.map(|index| index.to_le_bytes().to_vec()).collect()
     }
 
