@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::native::{Bridge, Context, Pair};
 use super::runtime::Samples;
 use super::thunk::{Entry, end};
-use super::{HostFn, Runtime};
+use super::{HostFn, Packet, Runtime};
 use crate::map::{MapKind, MapOps, MapSpec};
 use crate::mem::CallerFrame;
 
@@ -35,10 +35,10 @@ enum Found {
     Sample(u64),
 }
 
-/// Where the reservations of the program are.
+/// Where the reservations and the packet of the program are.
 enum Source<'a> {
     Machine(&'a mut dyn Bridge),
-    Samples(&'a mut Samples),
+    Runtime(&'a mut Samples, &'a mut Option<Packet>),
 }
 
 impl MapCall<'_> {
@@ -47,7 +47,15 @@ impl MapCall<'_> {
         self.found = Found::Sample(size);
         match &mut self.source {
             Source::Machine(machine) => machine.runtime().held.samples.add(sample, self.map),
-            Source::Samples(samples) => samples.add(sample, self.map),
+            Source::Runtime(samples, _) => samples.add(sample, self.map),
+        }
+    }
+
+    /// The packet of the run.
+    pub(crate) fn packet(&mut self) -> Option<&mut Packet> {
+        match &mut self.source {
+            Source::Machine(machine) => machine.runtime().packet.as_mut(),
+            Source::Runtime(_, packet) => packet.as_mut(),
         }
     }
 
@@ -139,7 +147,7 @@ fn call_by_handle<D: Direct>(
 ) -> Option<(u64, Option<(u64, bool)>)> {
     let cpu = runtime.cpu();
     let map = runtime.recent_maps.get(handle, &runtime.maps)?;
-    let (spec, source) = (map.spec(), Source::Samples(&mut runtime.held.samples));
+    let (spec, source) = (map.spec(), Source::Runtime(&mut runtime.held.samples, &mut runtime.packet));
     let (key_size, value_size) = (spec.key_size as usize, spec.value_size as usize);
     let writable = spec.program_writable();
     let mut call = MapCall { map, source, writable, cpu, frame, key_size, value_size, found: Found::Nothing };

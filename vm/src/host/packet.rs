@@ -291,6 +291,17 @@ impl Packet {
         self.0.redirect = Some(to);
     }
 
+    /// The same through an entry of a map.
+    pub(crate) fn redirect_to_map(&mut self, map: &Arc<dyn MapOps>, key: u32, flags: u64) {
+        // Counting a reference takes as long as the rest.
+        match &mut self.0.redirect {
+            Some(Redirect::Map { map: before, key: at, flags: how }) if Arc::ptr_eq(before, map) => {
+                (*at, *how) = (key, flags);
+            }
+            other => *other = Some(Redirect::Map { map: Arc::clone(map), key, flags }),
+        }
+    }
+
     /// Takes note of the program's verdict. If it is to redirect, the packet goes to the map that was chosen
     /// and the choice is returned; clones come first in any case.
     #[inline]

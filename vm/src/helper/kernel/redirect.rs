@@ -1,9 +1,10 @@
 //! Redirect and event helpers: a redirect is recorded with the packet, an event with its map.
 
 use super::Host;
+use super::map::Map;
 use super::packet::skb;
 use crate::helper::HelperResult;
-use crate::host::{BROADCAST, HostFn, PacketKind, Ptr, Redirect};
+use crate::host::{BROADCAST, HostFn, MapCall, Packet, PacketKind, Ptr, Redirect, bad_argument};
 use crate::map::{Errno, MapKind};
 use crate::trap::Trap;
 
@@ -34,7 +35,10 @@ pub(super) fn functions() -> Vec<HostFn> {
                 to_interface(caller, ifindex, flags, flags == 0 && (size == 0 || size >= 20))
             },
         ),
-        HostFn::typed::<(), _>("bpf_redirect_map", redirect_map),
+        HostFn::of_map("bpf_redirect_map", redirect_map).with_direct(|call: &mut MapCall<'_>, [key, flags, _]| {
+            let map = call.map;
+            to_map(map, call.packet()?, key, flags).map(|action| action as u64)
+        }),
         HostFn::typed::<(), _>("bpf_clone_redirect", clone_redirect),
         HostFn::typed::<(), _>("bpf_perf_event_output", event_output),
     ]
@@ -72,27 +76,34 @@ fn to_interface(mut caller: Host<'_>, ifindex: u32, flags: u64, valid: bool) -> 
     Ok(TC_ACT_REDIRECT)
 }
 
-fn redirect_map(mut caller: Host<'_>, handle: Ptr, key: u64, flags: u64) -> Result<i64, Trap> {
-    let map = caller.map(handle)?;
+fn redirect_map(mut caller: Host<'_>, map: &Map, key: u64, flags: u64) -> Result<i64, Trap> {
     kind(&mut caller)?;
-    let spec = map.spec();
-    let extra = match spec.kind {
+    let packet = caller.runtime().packet.as_mut();
+    let action = packet.and_then(|packet| to_map(map, packet, key, flags));
+    action.ok_or_else(|| {
+        let spec = map.spec();
+        let why = format!("map {} is of type {}; it needs a devmap, cpumap or xskmap", spec.name, spec.kind.name());
+        // Maps are first arguments.
+        bad_argument(caller.function(), 1, why)
+    })
+}
+
+/// Chooses an entry of a map for the packet: the action for the program, or `None` if maps of this type are no targets.
+fn to_map(map: &Map, packet: &mut Packet, key: u64, flags: u64) -> Option<i64> {
+    let extra = match map.spec().kind {
         MapKind::Devmap | MapKind::DevmapHash => BROADCAST_FLAGS,
         MapKind::Cpumap | MapKind::Xskmap => 0,
-        other => {
-            let why = format!("map {} is of type {}; it needs a devmap, cpumap or xskmap", spec.name, other.name());
-            return Err(caller.bad_argument(handle, why));
-        }
+        _ => return None,
     };
     if flags & !(ACTIONS | extra) != 0 {
-        return Ok(XDP_ABORTED);
+        return Some(XDP_ABORTED);
     }
     let key = key as u32;
     if flags & BROADCAST == 0 && map.lookup(&key.to_le_bytes(), 0).is_none() {
-        return Ok((flags & ACTIONS) as i64);
+        return Some((flags & ACTIONS) as i64);
     }
-    choose(&mut caller, Redirect::Map { map: map.map().clone(), key, flags });
-    Ok(XDP_REDIRECT)
+    packet.redirect_to_map(map, key, flags);
+    Some(XDP_REDIRECT)
 }
 
 fn clone_redirect(mut caller: Host<'_>, context: Ptr, ifindex: u32, flags: u64) -> HelperResult {

@@ -1,7 +1,7 @@
 //! Host functions that need no machine: what they do in place is what the step driver has done by their general bodies.
 
 use super::*;
-use crate::host::{HostFn, Reason};
+use crate::host::{HostFn, Packet, Reason};
 use crate::interp::direct::DirectCall;
 use crate::interp::state::POISON;
 use crate::map::{MapFlags, MapKind, MapSpec, create};
@@ -17,12 +17,13 @@ fn rig(text: &str) -> Rig {
         MapSpec::new("hash", MapKind::Hash, 4, 8, 2),
         MapSpec { flags: read_only, ..MapSpec::new("fixed", MapKind::Array, 4, 8, 4) },
         MapSpec::new("ring", MapKind::Ringbuf, 0, 0, 4096),
+        MapSpec::new("ports", MapKind::Devmap, 4, 4, 4),
     ];
     for (index, spec) in specs.into_iter().enumerate() {
         rig.maps.push((ARRAY + 16 * index as u64, create(spec, &rig.arena, 1).unwrap()));
     }
     rig.maps.push((0x77, rig.maps[0].1.clone()));
-    for id in [1, 2, 3, 131, 132, 133] {
+    for id in [1, 2, 3, 51, 131, 132, 133] {
         rig.helpers.insert(id, crate::helper::resolve(id as i32).unwrap());
     }
     rig
@@ -93,6 +94,36 @@ fn changes_give_the_same_errors() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn redirects_through_maps_are_chosen() {
+    let program = |map: u32| format!("r2 = r1\n r1 = map_fd({map}) ll\n r3 = r2\n r3 >>= 32\n call 51\n exit");
+    let run = |rig: &Rig, driver, argument: u64, bytes: Option<&[u8]>| {
+        let mut machine = machine(rig, driver, Limits::default());
+        machine.runtime_mut().packet = bytes.map(|bytes| Packet::xdp(&rig.arena, 0, bytes).unwrap());
+        let result = machine.run(0, [argument, 0, 0, 0, 0]).map_err(|trap| trap.to_string());
+        let chosen = machine.runtime_mut().packet.as_mut().map_or(0, |packet| packet.finish(4).len());
+        (result, chosen)
+    };
+    for driver in DRIVERS {
+        let ports = rig(&program(4));
+        ports.maps[4].1.update(&3_u32.to_le_bytes(), &7_u32.to_le_bytes(), 0, 0).unwrap();
+        let packet = Some(&[5; 60][..]);
+        let [there, absent, bad, all] = [3, 2 << 32 | 1, 1 << 52 | 3, 8 << 32].map(|argument| {
+            let (result, chosen) = run(&ports, driver, argument, packet);
+            (result.unwrap(), chosen)
+        });
+        assert_eq!((there, absent, bad, all), ((4, 1), (2, 0), (0, 0), (4, 1)));
+        let sent: Vec<u32> = ports.maps[4].1.take_sent().iter().map(|sent| sent.slot).collect();
+        assert_eq!(sent, [3, 3], "the one that was chosen, and all");
+        let (alone, _) = run(&ports, driver, 3, None);
+        assert!(alone.unwrap_err().contains("bpf_redirect_map without a packet"));
+        let (wrong, _) = run(&rig(&program(0)), driver, 3, packet);
+        let wrong = wrong.unwrap_err();
+        let why = "argument 1 of bpf_redirect_map: map array is of type array; it needs a devmap, cpumap or xskmap";
+        assert!(wrong.contains(why), "{wrong}");
     }
 }
 
