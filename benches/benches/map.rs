@@ -33,7 +33,8 @@ const LEGEND: &str = "\
 - jit, jit+fuel, interp: twinbpf in the sandbox, with an instruction budget too, and its interpreter
 - renew: one operation is a delete, the next an update that puts the entry back; push_pop: a push, then a pop
 - a million entries: the host walks and fills the kernel's maps by batches of `bpf(2)`; memory of an entry is what the process
-  grows by, and the kernel's is the `memlock` of `/proc/self/fdinfo`
+  grows by, and in the kernel what `/proc/meminfo` says is used (the `memlock` of `/proc/self/fdinfo` counts neither the forks of
+  a trie nor what the allocator rounds up to)
 - ring: the consumer empties the buffer between runs, and its time does not count";
 
 fn main() {

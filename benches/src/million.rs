@@ -1,7 +1,6 @@
 //! Maps with a million entries (`corpus/bench/million.bpf.c`): how long it takes to fill them, to look them up at random and to
 //! walk over them, and what memory an entry takes, in twinbpf and in the kernel.
 
-use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
 use twinbpf::{Instance, InstancePre, MapOps, Object};
@@ -122,6 +121,7 @@ fn in_kernel(kind: &str) -> Result<Answers, String> {
     let mut object = object(kind)?;
     as_classifiers(&mut object);
     let [fill, lookup] = ["fill", "lookup"].map(|operation| format!("{kind}_{operation}"));
+    let before = used()?;
     let kernel = InKernel::load(&object, &[&fill, &lookup])?;
     let run = |program: &str| {
         let result = kernel.run(program, &PACKET, FULL)?;
@@ -130,7 +130,7 @@ fn in_kernel(kind: &str) -> Result<Answers, String> {
     };
     let fill_ns = run(&fill)?;
     let map = kernel.map(kind)?;
-    let memory = memlock(map)? / f64::from(ENTRIES);
+    let memory = (used()? - before) / f64::from(ENTRIES);
     let lookup_ns = run(&lookup)?;
     let mut count = 0_u32;
     let walk = each(|| {
@@ -156,10 +156,13 @@ fn resident() -> f64 {
     pages.unwrap_or_default() * 4096.0
 }
 
-/// Bytes that a map takes, as the kernel says.
-fn memlock(map: &impl AsFd) -> Result<f64, String> {
-    let path = format!("/proc/self/fdinfo/{}", map.as_fd().as_raw_fd());
-    let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
-    let bytes = text.lines().find_map(|line| line.strip_prefix("memlock:")?.trim().parse().ok());
-    bytes.ok_or_else(|| format!("{path} has no memlock"))
+/// Bytes of memory that are in use and could not be had at once: neither free nor a cache of files.
+fn used() -> Result<f64, String> {
+    let text = std::fs::read_to_string("/proc/meminfo").map_err(|error| format!("/proc/meminfo: {error}"))?;
+    let kib = |name: &str| {
+        let found = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().split(' ').next());
+        found.and_then(|number| number.parse::<f64>().ok()).ok_or_else(|| format!("/proc/meminfo has no {name}"))
+    };
+    let idle = ["MemFree", "Buffers", "Cached", "SReclaimable"].into_iter().map(kib).sum::<Result<f64, _>>()?;
+    Ok((kib("MemTotal")? - idle) * 1024.0)
 }
