@@ -10,6 +10,7 @@ use support::harness;
 use twinbpf_fuzzing::generate::{C_PREAMBLE, Case, Choices, Config, Dialect, any_insns, c_program, case, mutate};
 use twinbpf_fuzzing::mutants::seeded::{ALL, Bug, COMPILER, Seeded};
 use twinbpf_fuzzing::{CCampaign, Campaign, Changed, Engine, Finding, MODELS, Printer, Ran, Vm, jit_modes, known};
+use twinbpf_jit::IntrinsicInfo;
 use twinbpf_vm::interp::Driver;
 use twinbpf_vm::mem::Arena;
 
@@ -253,21 +254,38 @@ fn programs_of_earlier_findings_agree() {
     assert!(seen > 0);
 }
 
+/// Runs programs on native code with this mutant of the compiler until one shows it.
+fn find_in_compiler(mutant: &str) -> (Campaign, Finding) {
+    let jit = Vm::jit(jit_modes().collect()).expect("memory").with_compiler_mutant(mutant);
+    let mut campaign = Campaign::new(vec![interp(Driver::Threaded), Box::new(jit)]);
+    let found = (0..400).find_map(|batch| {
+        let dialect = if batch % 2 == 0 { Dialect::Kernel } else { Dialect::Machine };
+        campaign.set_turn(batch / 2);
+        Some((batch, campaign.run(&cases(batch * BATCH, dialect)).into_iter().next()?))
+    });
+    let (batch, finding) = found.unwrap_or_else(|| panic!("{mutant} is not found"));
+    println!("{mutant}: found among {} programs", (batch + 1) * BATCH);
+    (campaign, finding)
+}
+
 /// Each makes invalid IR, which the verifier finds: a finding that names the stage, and stays one when it is reduced.
 fn every_mutant_of_the_compiler_is_found() {
     for mutant in COMPILER {
-        let jit = Vm::jit(jit_modes().collect()).expect("memory").with_compiler_mutant(mutant);
-        let mut campaign = Campaign::new(vec![interp(Driver::Threaded), Box::new(jit)]);
-        let found = (0..400).find_map(|batch| {
-            let dialect = if batch % 2 == 0 { Dialect::Kernel } else { Dialect::Machine };
-            campaign.set_turn(batch / 2);
-            Some((batch, campaign.run(&cases(batch * BATCH, dialect)).into_iter().next()?))
-        });
-        let (batch, finding) = found.unwrap_or_else(|| panic!("{mutant} is not found"));
-        println!("{mutant}: found among {} programs", (batch + 1) * BATCH);
+        let (mut campaign, finding) = find_in_compiler(mutant);
         let small = campaign.reduce(&finding);
         assert!(small.failed.is_some_and(|why| why.contains("internal compiler error in stage licm:")), "{finding}");
         assert!(small.case.main.len() <= finding.case.main.len());
+    }
+}
+
+/// Each row of the table of intrinsics has mutants, whose code is valid and gives something else.
+fn every_mutant_of_intrinsics_is_found() {
+    for row in IntrinsicInfo::all() {
+        assert!(!row.mutants.is_empty(), "{} has none", row.helper);
+        for mutant in row.mutants {
+            let (_, finding) = find_in_compiler(mutant);
+            assert!(finding.failed.is_none(), "{finding}");
+        }
     }
 }
 
@@ -286,4 +304,5 @@ harness::tests! {
     every_seeded_bug_is_found,
     programs_of_earlier_findings_agree,
     every_mutant_of_the_compiler_is_found,
+    every_mutant_of_intrinsics_is_found,
 }

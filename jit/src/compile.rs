@@ -223,7 +223,8 @@ impl Workspace {
         let strategy = limits::strategy(image, unit.function, options);
         fitting(image, unit.function, (strategy, options), |options, isa, checked| {
             let (local, values) = (&local, None);
-            let input = Input { image, options, summary, local, isa, values, listing: false, checked, strategy };
+            let (listing, mutant) = (false, stages.fault);
+            let input = Input { image, options, summary, local, isa, values, listing, checked, strategy, mutant };
             let function = one(input, unit, (scratch, context, generator), &index, stages);
             context.clear();
             function
@@ -244,7 +245,8 @@ pub(crate) fn list(image: &Image, function: u32, options: Options) -> Result<(St
             let strategy = limits::strategy(image, function, options);
             let loose = fitting(image, function, (strategy, options), |options, isa, checked| {
                 let (local, values) = (&|_| true, None);
-                let input = Input { image, options, summary, local, isa, values, listing: true, checked, strategy };
+                let (listing, mutant) = (true, stages.fault);
+                let input = Input { image, options, summary, local, isa, values, listing, checked, strategy, mutant };
                 let loose = one(input, unit, (scratch, context, generator), &index, stages);
                 context.clear();
                 loose

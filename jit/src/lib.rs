@@ -31,7 +31,7 @@ pub use code::{Code, Listing};
 pub use emitted::{Check, Emitted, EmittedFunction, Rejected, loop_headers};
 pub use error::JitError;
 pub use limits::Strategy;
-pub use lower::effects;
+pub use lower::{IntrinsicInfo, effects};
 pub use memory::MemoryError;
 pub use opt::{Analyses, PassInfo, PassRun, PassSet, PassSetError, Phase};
 pub use options::{CompileLimits, Memory, OptLevel, Options};

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 use twinbpf::TrapCode;
 use twinbpf_fuzzing::generate::Case;
-use twinbpf_fuzzing::generate::world::{ARRAY_LEN, VALUE};
+use twinbpf_fuzzing::generate::world::ARRAYS_SIZE;
 use twinbpf_fuzzing::{End, Outcome, Ran};
 
 use crate::hex::{hex, hex_bytes};
@@ -52,7 +52,7 @@ fn written(outcome: &Outcome, state: &[u8], context: &[u8]) -> Value {
     let parts = [
         ("state", changes(state, &outcome.state)),
         ("context", changes(context, &outcome.context)),
-        ("array", changes(&[0; ARRAY_LEN as usize * VALUE], &outcome.array)),
+        ("array", changes(&[0; ARRAYS_SIZE], &outcome.array)),
         ("hash", hash),
     ];
     for (name, part) in parts {
@@ -106,7 +106,7 @@ pub(super) fn read(case: &Case, value: &Value) -> Result<Ran, String> {
             narrow: value["narrow"].as_bool().unwrap_or(false),
             state: input.state(),
             context: input.context,
-            array: [0; ARRAY_LEN as usize * VALUE],
+            array: [0; ARRAYS_SIZE],
             hash: Vec::new(),
             executed: value["executed"].as_u64(),
             digest: value["digest"].as_str().map(number).transpose()?,

@@ -14,7 +14,7 @@ use twinbpf_vm::map::MapSpec;
 use super::outcome::{End, Outcome, Ran};
 use super::{Engine, Verifier};
 use crate::generate::world::{
-    ARRAY, ARRAY_LEN, CONTEXT_SIZE, HASH, JUMPS, KEYS, SLOTS, STATE, STATE_SIZE, TAILS, VALUE, maps,
+    ARRAY, ARRAY_SIZE, ARRAYS_SIZE, CONTEXT_SIZE, HASH, JUMPS, KEYS, SLOTS, STATE, STATE_SIZE, TAILS, maps,
 };
 use crate::generate::{Case, Input, Uses};
 
@@ -104,7 +104,7 @@ impl KernelEngine {
     fn reset(&mut self, input: &Input, uses: Uses) -> Result<(), Error> {
         self.state.write(0, &input.state());
         if uses.array {
-            self.array.write(0, &[0; ARRAY_LEN as usize * VALUE]);
+            self.array.write(0, &[0; ARRAY_SIZE]);
         }
         if uses.hash {
             for key in std::mem::replace(&mut self.filled, (0..KEYS).collect()) {
@@ -127,7 +127,7 @@ impl KernelEngine {
             narrow: true,
             state: [0; STATE_SIZE],
             context: [0; CONTEXT_SIZE],
-            array: [0; ARRAY_LEN as usize * VALUE],
+            array: [0; ARRAYS_SIZE],
             hash: Vec::new(),
             executed: None,
             digest: None,
@@ -135,7 +135,7 @@ impl KernelEngine {
         self.state.read(0, &mut outcome.state);
         outcome.context.copy_from_slice(context);
         if uses.array {
-            self.array.read(0, &mut outcome.array);
+            self.array.read(0, &mut outcome.array[..ARRAY_SIZE]);
         }
         if uses.hash {
             let array = |bytes: Vec<u8>| bytes.try_into().expect("as large as the map says");

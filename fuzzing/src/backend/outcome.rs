@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use twinbpf_vm::trap::TrapCode;
 
-use crate::generate::world::{ARRAY_LEN, CONTEXT_SIZE, MEMORY, REGS_OUT, STACK_OUT, STATE_SIZE, VALUE};
+use crate::generate::world::{ARRAYS_SIZE, CONTEXT_SIZE, MEMORY, REGS_OUT, STACK_OUT, STATE_SIZE, VALUE};
 
 /// What became of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,8 +39,8 @@ pub struct Outcome {
     pub state: [u8; STATE_SIZE],
     /// Bytes of the context.
     pub context: [u8; CONTEXT_SIZE],
-    /// The array, if it is used.
-    pub array: [u8; ARRAY_LEN as usize * VALUE],
+    /// The array, and the per-CPU one for each CPU, as far as they are used.
+    pub array: [u8; ARRAYS_SIZE],
     /// Keys and values of the hash table, sorted.
     pub hash: Vec<(u32, [u8; VALUE])>,
     /// Instructions, where they are counted.

@@ -21,7 +21,8 @@ use super::modes::{JitMode, jit_modes};
 use super::outcome::{End, Outcome, Ran};
 use super::watch::{Doubt, Watch};
 use crate::generate::world::{
-    ARRAY, ARRAY_LEN, CONTEXT_SIZE, HASH, JUMPS, LABELS, SLOTS, STATE, STATE_SIZE, TABLE, TAILS, VALUE, maps,
+    ARRAY, ARRAY_LEN, ARRAY_SIZE, ARRAYS_SIZE, CONTEXT_SIZE, CPU, CPUS, HASH, JUMPS, LABELS, PERCPU, SLOTS, STATE,
+    STATE_SIZE, TABLE, TAILS, VALUE, maps,
 };
 use crate::generate::{Case, Input, Uses};
 
@@ -151,15 +152,15 @@ impl World {
         };
         let spec = RegionSpec::new("something else", RegionKind::Host, front);
         let front = (front > 0).then(|| arena.alloc(spec)).transpose()?;
-        let maps = Maps::new(&maps(), &arena, 1, &mut |_| None).expect("maps that every machine can have");
+        let maps = Maps::new(&maps(), &arena, CPUS, &mut |_| None).expect("maps that every machine can have");
         let spec = RegionSpec::new("the context", RegionKind::Context, CONTEXT_SIZE as u32);
         let context = arena.alloc(spec)?;
         Ok(World { arena, maps: Arc::new(maps), context, _front: front })
     }
 
     pub(crate) fn image(&self, programs: Vec<Valid<Program>>, labels: &[(usize, usize)]) -> Result<Arc<Image>, String> {
-        let handles: Vec<u64> = (0..=TABLE).map(|index| self.maps.handle(index)).collect();
-        let values: Vec<u64> = (0..=TABLE).map(|index| self.maps.addr_of_value(index).unwrap_or(0)).collect();
+        let handles: Vec<u64> = (0..=PERCPU).map(|index| self.maps.handle(index)).collect();
+        let values: Vec<u64> = (0..=PERCPU).map(|index| self.maps.addr_of_value(index).unwrap_or(0)).collect();
         let helper = |id: u32| i32::try_from(id).ok().and_then(helper::resolve);
         let resolve = Resolve { maps: &handles, values: &values, externs: &[], helper: &helper, labels, pointed: &[] };
         let image = Image::new(&self.arena, programs, resolve).map_err(|error| error.to_string())?;
@@ -172,7 +173,8 @@ impl World {
             true => View::trusted(arena, owner),
             false => View::new(arena, owner, Bounds::Exact),
         };
-        let mut runtime = Runtime::new(view, Arc::clone(&self.maps) as _, Box::new(io::sink()), Box::new(()));
+        let mut runtime =
+            Runtime::new(view, Arc::clone(&self.maps) as _, Box::new(io::sink()), Box::new(())).on_cpu(CPU);
         runtime.trace = Box::new(io::sink());
         // No other thread runs here that could unlock one.
         runtime.lock_wait = Duration::ZERO;
@@ -188,7 +190,12 @@ impl World {
         self.block(STATE).write(0, &input.state());
         self.context.write(0, &input.context);
         if uses.array {
-            self.block(ARRAY).fill(0, ARRAY_LEN as usize * VALUE, 0);
+            self.block(ARRAY).fill(0, ARRAY_SIZE, 0);
+        }
+        if uses.percpu {
+            for (cpu, key) in World::per_cpu() {
+                self.maps.own()[PERCPU].update(&key, &[0; VALUE], 0, cpu).expect("an entry of an array");
+            }
         }
         if uses.hash {
             let hash = &self.maps.own()[HASH];
@@ -196,6 +203,11 @@ impl World {
                 hash.delete(&key).expect("the key was listed");
             }
         }
+    }
+
+    /// The values of the per-CPU array: CPU and key.
+    fn per_cpu() -> impl Iterator<Item = (u32, [u8; 4])> {
+        (0..CPUS).flat_map(|cpu| (0..ARRAY_LEN).map(move |key| (cpu, key.to_le_bytes())))
     }
 
     /// Has tail calls lead to the programs of a case, of which the first has this index in the image.
@@ -217,7 +229,7 @@ impl World {
             narrow: false,
             state: [0; STATE_SIZE],
             context: [0; CONTEXT_SIZE],
-            array: [0; ARRAY_LEN as usize * VALUE],
+            array: [0; ARRAYS_SIZE],
             hash: Vec::new(),
             executed,
             digest: None,
@@ -225,7 +237,13 @@ impl World {
         self.block(STATE).read(0, &mut outcome.state);
         self.context.read(0, &mut outcome.context);
         if uses.array {
-            self.block(ARRAY).read(0, &mut outcome.array);
+            self.block(ARRAY).read(0, &mut outcome.array[..ARRAY_SIZE]);
+        }
+        if uses.percpu {
+            let values = outcome.array[ARRAY_SIZE..].chunks_exact_mut(VALUE);
+            for ((cpu, key), value) in World::per_cpu().zip(values) {
+                self.maps.own()[PERCPU].lookup_copy(&key, cpu, value).expect("an entry of an array");
+            }
         }
         if uses.hash {
             let hash = &self.maps.own()[HASH];
@@ -292,7 +310,7 @@ fn append(
             let fits = match *binding {
                 Binding::Map(map) => {
                     uses.map(map);
-                    map <= TABLE
+                    map <= PERCPU
                 }
                 Binding::MapValue { map, off } => {
                     uses.map(map);

@@ -49,6 +49,8 @@ pub(super) const CONTEXT_SLOT: i16 = -72;
 pub(super) const SPILL_SLOT: i16 = -80;
 pub(super) const KEY_SLOT: i16 = -88;
 pub(super) const VALUE_SLOT: i16 = -104;
+/// The lowest word of a frame.
+pub(super) const LOWEST_SLOT: i16 = -512;
 
 /// Functions that a program can have: what a kernel allows to be active at a time.
 const FUNCTIONS: usize = 8;

@@ -45,6 +45,8 @@ pub struct Uses {
     pub jumps: bool,
     /// The table of `gotox`.
     pub table: bool,
+    /// The per-CPU array.
+    pub percpu: bool,
 }
 
 impl Uses {
@@ -55,6 +57,7 @@ impl Uses {
             HASH => self.hash = true,
             JUMPS => self.jumps = true,
             world::TABLE => self.table = true,
+            world::PERCPU => self.percpu = true,
             _ => {}
         }
     }

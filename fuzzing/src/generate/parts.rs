@@ -2,15 +2,17 @@
 
 use twinbpf_isa::{AluOp, AtomicOp, ByteOrder, CallKind, Cond, Insn, Operand, Reg, Shape, Size, Width};
 
-use super::body::{CONTEXT_SLOT, Dialect, Generator, KEY_SLOT, VALUE_SLOT, word};
+use super::body::{CONTEXT_SLOT, Dialect, Generator, KEY_SLOT, LOWEST_SLOT, VALUE_SLOT, word};
 use super::insns::{load, mov, reg, value_address};
 use super::regs::Kind;
-use super::world::{ARRAY, HASH, JUMPS, KEYS, MEMORY, MEMORY_SIZE, SLOTS, STATE, VALUE};
+use super::world::{ARRAY, HASH, JUMPS, KEYS, MEMORY, MEMORY_SIZE, PERCPU, SLOTS, STATE, VALUE};
 
-/// Helpers by number: `bpf_map_lookup_elem`, `bpf_map_update_elem`, `bpf_map_delete_elem`, `bpf_tail_call`.
+/// Helpers by number: `bpf_map_lookup_elem`, `bpf_map_update_elem`, `bpf_map_delete_elem`, `bpf_get_smp_processor_id`,
+/// `bpf_tail_call`.
 const LOOKUP: i32 = 1;
 const UPDATE: i32 = 2;
 const DELETE: i32 = 3;
+const CPU_NUMBER: i32 = 8;
 const TAIL_CALL: i32 = 12;
 
 /// Slots that branches, loops and calls want, and the first of these among the items.
@@ -313,31 +315,66 @@ impl Generator<'_, '_> {
         if self.function > 0 {
             return self.arithmetic();
         }
-        match self.choices.below(4) {
-            0 | 1 => self.lookup(),
-            2 => self.change(),
+        match self.choices.below(16) {
+            0 if self.dialect == Dialect::Machine => self.call(CallKind::Helper, CPU_NUMBER),
+            0..8 => self.lookup(),
+            8..12 => self.change(),
             _ => self.tail_call(),
         }
     }
 
     /// Loads r1 with a map and r2 with the address of a key.
-    fn key(&mut self) -> usize {
-        let map = self.choices.pick(&[ARRAY, HASH]);
-        match self.some_number() {
+    fn key(&mut self) {
+        let src = match self.some_number() {
             Some(number) if self.choices.once_in(3) => {
                 self.emit(mov(Reg::R2, Operand::Reg(number)));
                 let src = Operand::Imm(KEYS as i32 - 1);
                 self.emit(Insn::Alu { width: Width::W32, op: AluOp::And, dst: Reg::R2, src });
-                self.emit(Insn::Store { size: Size::W, base: Reg::FP, off: KEY_SLOT, src: Operand::Reg(Reg::R2) });
+                Operand::Reg(Reg::R2)
             }
-            _ => {
-                let src = Operand::Imm(self.choices.below(KEYS as usize) as i32);
-                self.emit(Insn::Store { size: Size::W, base: Reg::FP, off: KEY_SLOT, src });
-            }
+            _ => Operand::Imm(self.choices.below(KEYS as usize) as i32),
+        };
+        if self.choices.once_in(8) {
+            self.key_in_memory(src);
+        } else {
+            // Rarely at an end of the frame. A kernel has 512 bytes for all functions together.
+            let alone = self.functions == 1 || self.dialect == Dialect::Machine;
+            let slot = match self.choices.below(12) {
+                0 if alone => LOWEST_SLOT,
+                1 if self.words == 0 => -4,
+                _ => KEY_SLOT,
+            };
+            self.emit(Insn::Store { size: Size::W, base: Reg::FP, off: slot, src });
+            self.address_of(Reg::R2, slot);
         }
-        self.address_of(Reg::R2, KEY_SLOT);
+        [Reg::R1, Reg::R2].into_iter().for_each(|reg| self.set(reg, Kind::Nothing));
+        self.some_map();
+    }
+
+    /// Loads r2 with the address of a key in the memory of the state.
+    fn key_in_memory(&mut self, src: Operand) {
+        let off = 4 * self.choices.below(MEMORY_SIZE / 4);
+        let address = value_address(Reg::R1, STATE, MEMORY + off);
+        self.code.extend(address);
+        self.emit(Insn::Store { size: Size::W, base: Reg::R1, off: 0, src });
+        self.emit(mov(Reg::R2, Operand::Reg(Reg::R1)));
+    }
+
+    /// Loads r1 with a map, which a number decides on sometimes.
+    fn some_map(&mut self) {
+        let maps: &[usize] = match self.dialect {
+            Dialect::Kernel => &[ARRAY, HASH],
+            Dialect::Machine => &[ARRAY, HASH, HASH, PERCPU],
+        };
+        let map = self.choices.pick(maps);
         self.map(Reg::R1, map);
-        map
+        if self.branches > 2 && self.loops == 0 && self.some_number().is_some() && self.choices.once_in(6) {
+            self.branches -= 1;
+            let at = self.skip();
+            let other = self.choices.pick(maps);
+            self.map(Reg::R1, other);
+            self.land(at);
+        }
     }
 
     fn map(&mut self, dst: Reg, map: usize) {

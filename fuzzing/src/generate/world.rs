@@ -1,4 +1,4 @@
-//! Environment of a case, the same for every engine: five maps and a context.
+//! Environment of a case, the same for every engine: six maps, a CPU and a context.
 
 use twinbpf_vm::map::{MapKind, MapSpec};
 
@@ -12,6 +12,8 @@ pub const HASH: usize = 2;
 pub const JUMPS: usize = 3;
 /// Addresses of the instructions that a `gotox` of the main program may lead to: the `goto`s directly after each.
 pub const TABLE: usize = 4;
+/// Index of the per-CPU array, which only programs for the machine use.
+pub const PERCPU: usize = 5;
 
 /// Bytes of the state.
 pub const STATE_SIZE: usize = 384;
@@ -38,8 +40,16 @@ pub const ARRAY_LEN: u32 = 4;
 pub const HASH_LEN: u32 = 7;
 /// Keys are below this.
 pub const KEYS: u32 = 8;
-/// Bytes of a value of array and hash table.
+/// Bytes of a value of arrays and hash table.
 pub const VALUE: usize = 16;
+/// CPUs that the machine has.
+pub const CPUS: u32 = 2;
+/// The CPU on which programs run.
+pub const CPU: u32 = 1;
+/// Bytes of the values of an array.
+pub const ARRAY_SIZE: usize = ARRAY_LEN as usize * VALUE;
+/// Bytes of the values of both arrays, of the per-CPU one for each CPU.
+pub const ARRAYS_SIZE: usize = ARRAY_SIZE * (1 + CPUS as usize);
 /// Slots of tail calls. The last one leads to the program itself, the one before nowhere.
 pub const SLOTS: u32 = 4;
 /// Targets of tail calls that a case has at most.
@@ -49,7 +59,7 @@ pub const TAILS: usize = 2;
 pub const LABELS: usize = 32;
 
 /// Blueprints of the maps, by index.
-pub fn maps() -> [MapSpec; 5] {
+pub fn maps() -> [MapSpec; 6] {
     /// `BPF_F_MMAPABLE`: spares a backend in a kernel the lookup of each value.
     const MMAPABLE: u32 = 1 << 10;
     let mut state = MapSpec::new("state", MapKind::Array, 4, STATE_SIZE as u32, 1);
@@ -59,5 +69,6 @@ pub fn maps() -> [MapSpec; 5] {
     let hash = MapSpec::new("hash", MapKind::Hash, 4, VALUE as u32, HASH_LEN);
     let jumps = MapSpec::new("jumps", MapKind::ProgArray, 4, 4, SLOTS);
     let table = MapSpec::new("table", MapKind::Array, 4, LABELS as u32 * 8, 1);
-    [state, array, hash, jumps, table]
+    let percpu = MapSpec::new("percpu", MapKind::PercpuArray, 4, VALUE as u32, ARRAY_LEN);
+    [state, array, hash, jumps, table, percpu]
 }

@@ -180,7 +180,8 @@ fn functions(
         let (summary, local, values) = (&summary, &|_| true, Some(values));
         let strategy = limits::strategy(image, index as u32, options);
         let (options, isa) = (strategy.options(options), if strategy == Strategy::Baseline { plain } else { isa });
-        let input = Input { image, options, summary, local, isa, values, listing: false, checked: false, strategy };
+        let (listing, checked, mutant) = (false, false, "");
+        let input = Input { image, options, summary, local, isa, values, listing, checked, strategy, mutant };
         let unit = Unit { function: index as u32, start: Start::Entry };
         let stages = Stages { at, each: false, fault: fault(&function.name) };
         let (code, own) = fitting(input, unit, plain, (&mut scratch, &mut context, &mut generator), stages)?;

@@ -1,16 +1,10 @@
-//! Intrinsics: calls of helpers that become other code, because what they are called with is known.
-//!
-//! | Helper | Where | Becomes |
-//! |---|---|---|
-//! | `bpf_map_lookup_elem` | the map is an array, plain or per-CPU, and the key in the frame | a comparison with the number of entries, and the address of the value |
-//! | `bpf_get_smp_processor_id` | always | a load from the context |
-//! | any whose first argument is a map ([`HostFn::bind`]) | the map is known | a call of a function of this map: no handle is looked up. What it reads in the frame it reads without the machine |
+//! Intrinsics: calls of helpers that become other code, because what they are called with is known. [`INTRINSICS`] is the table,
+//! of which `docs/intrinsics.md` is made.
 //!
 //! A map is known where r1 is a constant and the image knows the maps of its machines ([`Image::map`]). Whatever is not
 //! known leads to the helper itself, so that traps are its own. Code for other processes has no intrinsics: it does not know
 //! where maps are.
 //!
-//! [`HostFn::bind`]: twinbpf_vm::host::HostFn::bind
 //! [`Image::map`]: twinbpf_vm::image::Image::map
 
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -25,26 +19,121 @@ use super::{Translator, constant, field};
 
 /// Bytes of the key of an array.
 const INDEX: i32 = 4;
+/// Bytes from the handle of a map to the next one's.
+const HANDLE: u64 = 16;
+
+/// What is known of an intrinsic.
+///
+/// ```
+/// use twinbpf_jit::IntrinsicInfo;
+///
+/// let row = IntrinsicInfo::all().find(|row| row.helper.contains("lookup")).expect("look-ups are one");
+/// assert!(row.condition.contains("array"));
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct IntrinsicInfo {
+    /// Which helper is called.
+    pub helper: &'static str,
+    /// Where that becomes other code.
+    pub condition: &'static str,
+    /// What it becomes.
+    pub becomes: &'static str,
+    /// Mutants of the compiler that make that code wrong, by name: `twinbpf fuzz` and tests find them.
+    pub mutants: &'static [&'static str],
+}
+
+impl IntrinsicInfo {
+    /// All rows of the table, in the order in which they are tried.
+    pub fn all() -> impl Iterator<Item = &'static IntrinsicInfo> {
+        INTRINSICS.iter().map(|row| &row.info)
+    }
+}
+
+/// A row of the table.
+struct Row {
+    info: IntrinsicInfo,
+    /// Lowers a call of a host function, if the condition holds: whether the code ends the block.
+    lower: fn(&mut Translator<'_>, u32) -> Option<bool>,
+}
+
+const NEXT_CPU: &str = "cpu_numbers_are_one_more";
+const LONGER_ARRAYS: &str = "arrays_have_one_more_entry";
+const FIRST_PLANE: &str = "per_cpu_values_are_those_of_cpu_0";
+const NEXT_MAP: &str = "known_maps_are_the_next_ones";
+
+static INTRINSICS: [Row; 3] = [
+    Row {
+        info: IntrinsicInfo {
+            helper: "`bpf_get_smp_processor_id`",
+            condition: "always",
+            becomes: "a load from the context",
+            mutants: &[NEXT_CPU],
+        },
+        lower: |it, host| it.cpu_number(host),
+    },
+    Row {
+        info: IntrinsicInfo {
+            helper: "`bpf_map_lookup_elem`",
+            condition: "the map is known to be an array, plain or per-CPU, and the key is in the frame",
+            becomes: "a comparison with the number of entries, and the address of the value",
+            mutants: &[LONGER_ARRAYS, FIRST_PLANE],
+        },
+        lower: |it, host| it.array_lookup(host),
+    },
+    Row {
+        info: IntrinsicInfo {
+            helper: "any whose first argument is a map",
+            condition: "the map is known",
+            becomes: "a call of a function of this map: no handle is looked up, and what it reads in the frame it reads \
+                      without the machine",
+            mutants: &[NEXT_MAP],
+        },
+        lower: |it, host| it.bound_call(host),
+    },
+];
 
 impl Translator<'_> {
     /// Code in place of a call of a host function, if there is any: whether it ends the block.
     pub(super) fn intrinsic(&mut self, host: u32) -> Option<bool> {
-        let image = self.input.image;
-        let function = &image.hosts()[host as usize];
-        if function.intrinsic() == Some(Intrinsic::CpuNumber) {
-            let cpu = self.load_cx(I32, constant(), field!(cpu));
-            self.set32(Reg::R0, cpu);
-            return Some(self.after_call());
-        }
+        INTRINSICS.iter().find_map(|row| (row.lower)(self, host))
+    }
+
+    /// What a host function means to the compiler.
+    fn meaning(&self, host: u32) -> Option<Intrinsic> {
+        self.input.image.hosts()[host as usize].intrinsic()
+    }
+
+    /// The handle in r1, if it is known.
+    fn known_handle(&mut self) -> Option<u64> {
         let map = self.get(Reg::R1);
-        let handle = self.constant(map)? as u64;
-        if function.intrinsic() == Some(Intrinsic::MapLookup)
-            && let Some(layout) = image.map(handle)?.layout()
-            && let Some(key) = self.frame_offset(Reg::R2, INDEX)
-        {
-            return Some(self.array_lookup(layout, key));
+        self.constant(map).map(|handle| handle as u64)
+    }
+
+    fn cpu_number(&mut self, host: u32) -> Option<bool> {
+        self.meaning(host).filter(|meaning| *meaning == Intrinsic::CpuNumber)?;
+        let mut cpu = self.load_cx(I32, constant(), field!(cpu));
+        if self.input.mutant == NEXT_CPU {
+            cpu = self.b.ins().iadd_imm_u(cpu, 1);
         }
-        let bound = image.bound(host, handle)?;
+        self.set32(Reg::R0, cpu);
+        Some(self.after_call())
+    }
+
+    fn array_lookup(&mut self, host: u32) -> Option<bool> {
+        self.meaning(host).filter(|meaning| *meaning == Intrinsic::MapLookup)?;
+        let handle = self.known_handle()?;
+        let layout = self.input.image.map(handle)?.layout()?;
+        let key = self.frame_offset(Reg::R2, INDEX)?;
+        Some(self.array_value(layout, key))
+    }
+
+    fn bound_call(&mut self, host: u32) -> Option<bool> {
+        let mut handle = self.known_handle()?;
+        if self.input.mutant == NEXT_MAP && self.input.image.map(handle + HANDLE).is_some() {
+            handle += HANDLE;
+        }
+        let bound = self.input.image.bound(host, handle)?;
         let (native, params) = bound.native();
         let code = self.b.ins().iconst(I64, native.code.addr() as i64);
         let env = self.b.ins().iconst(I64, native.env.addr() as i64);
@@ -66,9 +155,11 @@ impl Translator<'_> {
         (-size..=i64::from(-bytes)).contains(&off).then(|| i16::try_from(off).ok())?
     }
 
-    /// `bpf_map_lookup_elem` of an array with an index in the frame.
-    fn array_lookup(&mut self, layout: ArrayLayout, key: i16) -> bool {
-        let ArrayLayout { addr, stride, count, cpus, cpu_stride } = layout;
+    /// The address of the value of an array under an index in the frame, or null.
+    fn array_value(&mut self, layout: ArrayLayout, key: i16) -> bool {
+        let ArrayLayout { addr, stride, mut count, mut cpus, cpu_stride } = layout;
+        count += u32::from(self.input.mutant == LONGER_ARRAYS);
+        cpus = if self.input.mutant == FIRST_PLANE { 1 } else { cpus };
         self.load(Size::W, false, Reg::R0, (Reg::FP, key));
         let index = self.get(Reg::R0);
         let mut inside = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, index, i64::from(count));

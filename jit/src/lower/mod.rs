@@ -52,6 +52,7 @@ use alu::Guard;
 use constants::Constants;
 use effects::{ALL, Successors, successors};
 use flow::Flow;
+pub use intrinsics::IntrinsicInfo;
 use memory::Pointers;
 pub(crate) use register_liveness::RegisterLiveness;
 use stack_slots::StackSlots;
@@ -96,6 +97,8 @@ pub(crate) struct Input<'a> {
     pub(crate) checked: bool,
     /// [`Strategy::Baseline`] makes baseline code ([`baseline`]); options are then those without the optimiser.
     pub(crate) strategy: Strategy,
+    /// The mutant of the compiler that is wanted: [`fault`](crate::stage::fault) of the function's name.
+    pub(crate) mutant: &'a str,
 }
 
 impl Input<'_> {

@@ -76,6 +76,7 @@ impl File<'_> {
                 listing: false,
                 checked: false,
                 strategy: self.strategy,
+                mutant: "",
             };
             let mut context = Context::for_function(Function::new());
             let mut sites = lower(input, unit, &mut scratch, &mut context.func).expect("a small program");

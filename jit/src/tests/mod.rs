@@ -1,5 +1,6 @@
 //! Generated code against the interpreter, with a machine that has no services.
 
+mod docs;
 mod failing;
 mod filetests;
 mod limits;

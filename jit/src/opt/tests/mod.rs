@@ -19,7 +19,6 @@ use crate::context::field;
 use crate::settings::{Registers, isa};
 use crate::stage::{At, Stages};
 
-mod docs;
 mod files;
 mod loops;
 mod places;
