@@ -43,20 +43,16 @@ impl MapOps for Lpm {
         self.trie.longest(key).map(|node| self.trie.addr(node))
     }
 
-    /// Never half of an update, so with the lock.
     fn lookup_copy(&self, key: &[u8], _cpu: u32, value: &mut [u8]) -> Result<(), Errno> {
         check_sizes(&self.spec, key, value)?;
         let key = self.prefix(key).ok_or(Errno::ENOENT)?;
-        let trie = self.trie.locked();
-        let node = trie.longest(key).ok_or(Errno::ENOENT)?;
-        self.trie.value(node).load(value);
-        Ok(())
+        self.trie.load(key, value)
     }
 
     fn update(&self, key: &[u8], value: &[u8], flags: u64, _cpu: u32) -> Result<(), Errno> {
         check_sizes(&self.spec, key, value)?;
         let key = self.prefix(key).filter(|_| flags <= BPF_EXIST).ok_or(Errno::EINVAL)?;
-        self.trie.locked().update(key, value, flags)
+        self.trie.update(key, value, flags)
     }
 
     fn delete(&self, key: &[u8]) -> Result<(), Errno> {

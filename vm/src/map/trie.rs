@@ -5,6 +5,7 @@
 //!
 //! A search takes no lock and writes nothing. A change holds the lock of the map, and shows by one store of a link. A node that
 //! was taken out is used again only after the version has changed; a search that finds another version at its end begins anew.
+//! Whoever copies a value, replaces it or takes it away holds the lock of the value, and a replacement takes no other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -19,8 +20,10 @@ use super::trie_node::{INFO, INTERMEDIATE, NODE, Node, Prefix, WORD, follow, get
 use super::{BPF_EXIST, BPF_NOEXIST, Errno, MapSpec};
 use crate::mem::{Arena, Block, MemError, Record, RegionKind, RegionSpec};
 
-/// Bytes of the words that are no node's.
-const HEADER: u32 = 32;
+/// Bytes of the words that are no node's, locks of values apart.
+const HEADER: u32 = 64;
+/// Locks of values, which nodes share by their numbers. Nodes themselves stay unwritten, as all searches read them.
+const LOCKS: u32 = 256;
 /// Offset of the root's link in these.
 const ROOT: u32 = 24;
 /// Searches without the lock before one with it.
@@ -90,7 +93,7 @@ impl Trie {
             capacity,
             writable: spec.program_writable(),
         };
-        let header = RegionSpec::new(format!("header of map {}", spec.name), RegionKind::Map, HEADER);
+        let header = RegionSpec::new(format!("header of map {}", spec.name), RegionKind::Map, HEADER + 4 * LOCKS);
         Ok(Trie {
             name: Arc::clone(&spec.name),
             data_size,
@@ -135,7 +138,7 @@ impl Trie {
         self.nodes.slot(node * WORD) - 1
     }
 
-    pub(super) fn value(&self, node: u32) -> Cell<'_> {
+    fn value(&self, node: u32) -> Cell<'_> {
         self.values.cell(self.slot(node), 0, self.lock)
     }
 
@@ -160,6 +163,71 @@ impl Trie {
             }
         }
         self.locked().longest(key)
+    }
+
+    /// Takes the lock of a node's value.
+    fn lock_value(&self, number: u32) -> Locked<'_> {
+        let [word] = self.header.words(HEADER + 4 * (self.slot(number) % LOCKS));
+        lock(word)
+    }
+
+    /// The element with the longest prefix of `key`, whose value is locked; `None` also where the trie changes.
+    fn held(&self, key: Prefix<'_>) -> Option<(u32, Locked<'_>)> {
+        let version = get(self.header().version);
+        let number = self.longest_at(key, version)?;
+        let locked = self.lock_value(number);
+        // Without another version the node is still the one that was found.
+        (self.is(version) && !self.node(number).is_intermediate()).then_some((number, locked))
+    }
+
+    /// The element with the longest prefix of `key`, if the trie has this version until it is found.
+    fn longest_at(&self, key: Prefix<'_>, version: u32) -> Option<u32> {
+        let found = self.search(key, || self.is(version))?;
+        fence(Ordering::Acquire);
+        self.is(version).then_some(found)
+    }
+
+    /// Whether no node that was taken out is in use again since this version.
+    fn is(&self, version: u32) -> bool {
+        self.header().version.load(Ordering::Relaxed) == version
+    }
+
+    /// Copies the value under the longest prefix of `key`, never half of an update.
+    pub(super) fn load(&self, key: Prefix<'_>, value: &mut [u8]) -> Result<(), Errno> {
+        if let Some((number, _locked)) = self.held(key)
+            // There may be a longer prefix by now, and the value newer than that.
+            && self.longest_at(key, get(self.header().version)) == Some(number)
+        {
+            self.value(number).load(value);
+            return Ok(());
+        }
+        let trie = self.locked();
+        let number = trie.longest(key).ok_or(Errno::ENOENT)?;
+        let _locked = self.lock_value(number);
+        self.value(number).load(value);
+        Ok(())
+    }
+
+    /// Adds or replaces an element.
+    pub(super) fn update(&self, key: Prefix<'_>, value: &[u8], flags: u64) -> Result<(), Errno> {
+        if flags != BPF_NOEXIST
+            && let Some((number, _locked)) = self.held(key)
+            && self.node(number).bits() == key.bits
+        {
+            self.replace(number, key, value);
+            return Ok(());
+        }
+        self.locked().update(key, value, flags)
+    }
+
+    /// Replaces the value of an element, which is locked.
+    fn replace(&self, number: u32, key: Prefix<'_>, value: &[u8]) {
+        let node = self.node(number);
+        // Bits that count are the same.
+        if key.bits < self.max_bits() {
+            node.block.store(node.data, key.data);
+        }
+        self.value(number).store(value);
     }
 
     /// Searches for the longest prefix, as long as `valid`.
@@ -210,7 +278,7 @@ impl Trie {
 
 impl LockedTrie<'_> {
     /// The element with the longest prefix of `key`.
-    pub(super) fn longest(&self, key: Prefix<'_>) -> Option<u32> {
+    fn longest(&self, key: Prefix<'_>) -> Option<u32> {
         self.trie.search(key, || true)
     }
 
@@ -299,7 +367,7 @@ impl LockedTrie<'_> {
     }
 
     /// Adds or replaces an element.
-    pub(super) fn update(&self, key: Prefix<'_>, value: &[u8], flags: u64) -> Result<(), Errno> {
+    fn update(&self, key: Prefix<'_>, value: &[u8], flags: u64) -> Result<(), Errno> {
         let walk = self.walk(key, |_, _| ());
         let Some(below) = walk.node else {
             self.may_add(flags)?;
@@ -340,20 +408,19 @@ impl LockedTrie<'_> {
 
     /// The node for this prefix is there, perhaps as an intermediate one.
     fn take_over(&self, number: u32, key: Prefix<'_>, value: &[u8], flags: u64) -> Result<(), Errno> {
-        let (node, cell) = (self.trie.node(number), self.trie.value(number));
-        let new = node.is_intermediate();
-        if new {
-            self.may_add(flags)?;
-        } else if flags == BPF_NOEXIST {
-            return Err(Errno::EEXIST);
-        }
-        // Bits that count are the same.
-        node.block.store(node.data, key.data);
-        if !new {
-            cell.store(value);
+        let node = self.trie.node(number);
+        if !node.is_intermediate() {
+            if flags == BPF_NOEXIST {
+                return Err(Errno::EEXIST);
+            }
+            let _locked = self.trie.lock_value(number);
+            self.trie.replace(number, key, value);
             return Ok(());
         }
-        cell.init(value);
+        self.may_add(flags)?;
+        // Bits that count are the same.
+        node.block.store(node.data, key.data);
+        self.trie.value(number).init(value);
         set(node.info, node.bits());
         set(self.header.entries, self.trie.len() + 1);
         Ok(())
@@ -364,6 +431,7 @@ impl LockedTrie<'_> {
         let mut above = None;
         let (number, link) = self.exact(key, |link, _| above = Some(link)).ok_or(Errno::ENOENT)?;
         let node = self.trie.node(number);
+        let _locked = self.trie.lock_value(number);
         set(self.header.entries, self.trie.len() - 1);
         match (node.children(), link, above) {
             ([zero, one], _, _) if zero != 0 && one != 0 => set(node.info, node.bits() | INTERMEDIATE),

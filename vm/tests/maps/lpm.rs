@@ -22,11 +22,9 @@ fn prefix(bits: u32, address: [u8; 4]) -> [u8; 8] {
     key
 }
 
-#[test]
-fn each_prefix_is_a_register() {
+/// That each of these prefixes, of which none is one of another, is a register.
+fn are_registers(key: impl Fn(u64) -> [u8; 8] + Sync) {
     let map = trie();
-    // No prefix is one of another, and they fork at many bits.
-    let key = |number: u64| prefix(17 + number as u32, [10, number as u8, 0, 0]);
     let fresh = AtomicU64::new(1);
     history::hammer(
         |number| get(&*map, &key(number)),
@@ -36,6 +34,18 @@ fn each_prefix_is_a_register() {
             Some((number, change(&*map, &key(number), value, random)))
         },
     );
+}
+
+#[test]
+fn each_prefix_is_a_register() {
+    // They fork at many bits.
+    are_registers(|number| prefix(17 + number as u32, [10, number as u8, 0, 0]));
+}
+
+/// A node of one is as good for another, so that only what is known of its past keeps their values apart.
+#[test]
+fn addresses_are_registers() {
+    are_registers(|number| prefix(32, [10, 0, 0, number as u8]));
 }
 
 #[test]
