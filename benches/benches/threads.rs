@@ -17,13 +17,14 @@ const LEAST: f64 = 0.95;
 
 const LEGEND: &str = "\
 Throughput of so many threads together over that of one, sandboxed, each on a CPU of its own; in the kernel threads that call
-`BPF_PROG_TEST_RUN` at the same time. Medians of 41 rounds.";
+`BPF_PROG_TEST_RUN` at the same time. Medians of 41 rounds. Together: what all threads do in a time, over what as many do in the
+kernel. An operation that takes less time of its own spends more of it on lines of memory that the other thread has written.";
 
 fn main() {
     let names = maps::operations().unwrap_or_else(|error| panic!("{error}"));
     let most = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
-    let head = "| map operation | threads | one, ns | one in the kernel, ns | twinbpf | kernel | twinbpf / kernel |\n\
-                |---|---:|---:|---:|---:|---:|---:|\n";
+    let head = "| map operation | threads | one, ns | one in the kernel, ns | twinbpf | kernel | twinbpf / kernel | together / kernel |\n\
+         |---|---:|---:|---:|---:|---:|---:|---:|\n";
     let (mut table, mut promises) = (head.to_owned(), Promises::default());
     for name in names.iter().filter(|name| is_selected(name)) {
         let own = Measured::in_twinbpf(name, most).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -62,7 +63,9 @@ fn compare(name: &str, threads: u32, sides: [Option<&Measured>; 2], table: &mut 
     let cell = |figure: Option<f64>| figure.map_or("-".to_owned(), |figure| format!("{figure:.2}"));
     let ns = [&own, &kernel].map(|side| cell(side.as_ref().map(|(_, ns)| ns.ns())));
     let scalings = [&own, &kernel].map(|side| cell(side.as_ref().map(|(scaling, _)| scaling.ns())));
-    let cells = [&ns[..], &scalings, &[cell(ratio)]].concat();
+    let all = |side: &Option<(Figure, Figure)>| side.as_ref().map(|(scaling, ns)| scaling.ns() / ns.ns());
+    let together = all(&own).zip(all(&kernel)).map(|(own, kernel)| own / kernel);
+    let cells = [&ns[..], &scalings, &[cell(ratio), cell(together)]].concat();
     writeln!(table, "| {name} | {threads} | {} |", cells.join(" | ")).expect("strings take all");
     promises.at_least(&format!("{name}, {threads} threads: scaling, twinbpf / kernel"), ratio, LEAST, "");
 }
