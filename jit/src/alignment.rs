@@ -124,7 +124,7 @@ impl Jumps {
 
 /// Whether a block seems to end with a return or a trap.
 fn returns(block: &[u8]) -> bool {
-    block.ends_with(&[0xc3]) || block.ends_with(&[0x0f, 0x0b]) || block.len() >= 3 && block[block.len() - 3] == 0xc2
+    block.ends_with(&[0xc3]) || block.ends_with(&[0x0f, 0x0b])
 }
 
 /// Length of the compare or test at the end of some code, 0 if there seems to be none.

@@ -50,7 +50,7 @@ pub(crate) fn site(address: u64) -> Option<Site> {
     bridge.sites.at(off as u32)
 }
 
-/// `r0 = interpret(cx, cx->target)`, with arguments in the context.
+/// `r0 = interpret(cx, cx->target)`, with all arguments in the context, where r5 is already.
 fn build(func: &mut Function, isa: &dyn TargetIsa) -> Vec<Site> {
     func.signature = lower::signature();
     let mut builder = FunctionBuilderContext::new();
@@ -60,7 +60,7 @@ fn build(func: &mut Function, isa: &dyn TargetIsa) -> Vec<Site> {
     b.switch_to_block(block);
     b.seal_block(block);
     b.set_srcloc(SourceLoc::new(NO_PC));
-    let params: [_; 7] = std::array::from_fn(|index| b.block_params(block)[index]);
+    let params: [_; lower::PARAMS] = std::array::from_fn(|index| b.block_params(block)[index]);
     let [cx, frame, args @ ..] = params;
     let flags = MemFlagsData::trusted();
     for (index, arg) in args.into_iter().enumerate() {

@@ -20,8 +20,8 @@ use crate::settings::{Registers, insns, isa};
 
 /// Instructions of a function that is likely to have a large frame: it compares without being compiled twice.
 const LARGE: u32 = 2048;
-/// Return address, saved frame pointer, and the stack argument with its padding.
-const ENTRY: u32 = 32;
+/// Return address and saved frame pointer.
+const ENTRY: u32 = 16;
 
 /// What becomes of compiled code because of its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

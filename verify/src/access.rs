@@ -127,8 +127,9 @@ impl Walk<'_, '_> {
     fn stack(&mut self, off: i64, bytes: usize, state: &mut State, does: MemoryEffect) -> Result<Word, Reason> {
         let at = Value::at(Base::Stack, off);
         let (stack, end) = (state.stack().ok_or(Reason::StackPointer)?, off + bytes as i64);
-        if off < stack || end > self.arguments {
-            let inside = format!("the native frame of {:#x} bytes and its arguments", -stack);
+        // The return address is at the stack pointer of the entry.
+        if off < stack || end > 8 {
+            let inside = format!("the native frame of {:#x} bytes", -stack);
             return Err(Reason::Outside { bytes, at: at.to_string(), inside });
         }
         self.touch(off, state)?;

@@ -8,7 +8,7 @@ use crate::reject::Reason;
 use crate::state::State;
 use crate::table::{Argument, Callee, Returns};
 use crate::value::{Base, Value, Word};
-use crate::walk::{ARGUMENTS, Next, Walk};
+use crate::walk::{Next, Walk};
 
 /// Bytes of an entry of a jump table.
 const ENTRY: u64 = 4;
@@ -57,9 +57,7 @@ impl Walk<'_, '_> {
             let value = "that r10, which is not known to be within the limit".to_owned();
             return Err(Reason::Argument { index: 1, value, wanted: "checked" });
         }
-        self.give_stack(state, stack, ARGUMENTS)?;
-        state.regs[RSP] = Word::new(Value::at(Base::Stack, stack + ARGUMENTS));
-        Ok(())
+        self.give_stack(state, stack, 0)
     }
 
     fn call_c(
@@ -95,15 +93,14 @@ impl Walk<'_, '_> {
 
     pub(crate) fn ret(&mut self, instruction: &Instruction, state: &State) -> Result<Next, Reason> {
         restored(state)?;
-        let pops = match instruction.code() {
-            Code::Retnq => 0,
-            Code::Retnq_imm16 => i64::from(instruction.immediate16()),
-            _ => return Err(Reason::Unknown),
-        };
-        if pops != ARGUMENTS {
-            return Err(Reason::Restored { what: "the stack pointer", value: format!("{pops} bytes above") });
+        match instruction.code() {
+            Code::Retnq => Ok(Next::Nowhere),
+            Code::Retnq_imm16 => {
+                let value = format!("{} bytes above", instruction.immediate16());
+                Err(Reason::Restored { what: "the stack pointer", value })
+            }
+            _ => Err(Reason::Unknown),
         }
-        Ok(Next::Nowhere)
     }
 
     pub(crate) fn jump(&mut self, instruction: &Instruction, state: &mut State) -> Result<Next, Reason> {

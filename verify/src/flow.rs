@@ -90,7 +90,7 @@ impl Flow {
         for block in &postorder {
             let range = *block as usize * words..(*block as usize + 1) * words;
             let (read, written) = (&mut live[range.clone()], &mut written[range]);
-            Scan { read, written, stack: 0, after_call: false }.block(instructions(*block as usize));
+            Scan { read, written, stack: 0 }.block(instructions(*block as usize));
         }
         let mut flow = Flow { at, order, live, headers: vec![NONE; count], loops: Vec::new(), words };
         flow.find_loops(&postorder, &edges, &written);
@@ -247,8 +247,6 @@ struct Scan<'a> {
     written: &'a mut [u64],
     /// The stack pointer, from what it is at the block's first instruction.
     stack: i64,
-    /// The instruction before is a call.
-    after_call: bool,
 }
 
 /// What is added or subtracted.
@@ -334,7 +332,6 @@ impl Scan<'_> {
         if !matches!(mnemonic, M::Mov | M::Lea | M::Cmp | M::Test | M::Xor) {
             self.implicit(instruction, mnemonic);
         }
-        self.after_call = mnemonic == M::Call;
     }
 
     /// A word of the stack that is the memory operand.
@@ -373,8 +370,6 @@ impl Scan<'_> {
                 self.read_slot(0);
                 self.stack += 8;
             }
-            // A callee pops its arguments, and the caller makes room for the next ones.
-            M::Sub if instruction.op0_register() == Register::RSP && self.after_call => {}
             M::Sub if instruction.op0_register() == Register::RSP => self.stack -= amount(instruction),
             M::Add if instruction.op0_register() == Register::RSP => self.stack += amount(instruction),
             M::Mul

@@ -11,7 +11,7 @@ pub struct Module<'a> {
     pub layout: &'a Layout,
 }
 
-/// A function. It has the arguments `(context, r10, r1, r2, r3, r4, r5)`, the last of them on the stack, which it pops.
+/// A function. It has the arguments `(context, r10, r1, r2, r3, r4)`, all in registers.
 /// Control enters at its first byte.
 #[derive(Clone, Debug)]
 pub struct Function<'a> {

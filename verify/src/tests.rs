@@ -36,7 +36,7 @@ fn layout() -> Layout {
 /// Verifies a function: what makes its frame, `body`, and what ends it.
 fn body(body: &[u8]) -> Result<Statistics, Reason> {
     let enter = [0x55, 0x48, 0x89, 0xe5];
-    let leave = [0x48, 0x89, 0xec, 0x5d, 0xc2, 0x10, 0x00];
+    let leave = [0x48, 0x89, 0xec, 0x5d, 0xc3];
     whole(&[&enter[..], body, &leave].concat())
 }
 
@@ -99,8 +99,8 @@ fn frames_and_context_have_ends() {
     assert!(body(&[0x48, 0x89, 0x77, 0x30]).is_ok());
     assert!(body(&[0x48, 0xc7, 0x47, 0x28, 2, 0, 0, 0]).is_ok());
     assert!(body(&[0x48, 0xc7, 0x47, 0x28, 3, 0, 0, 0]).is_err());
-    // mov rax, [rbp+0x10]; mov [rbp+8], rdx: the last argument, the return address
-    assert!(body(&[0x48, 0x8b, 0x45, 0x10]).is_ok());
+    // mov rax, [rbp+0x10]; mov [rbp+8], rdx: the caller's frame, the return address
+    assert!(matches!(body(&[0x48, 0x8b, 0x45, 0x10]), Err(Reason::Outside { .. })));
     assert!(matches!(body(&[0x48, 0x89, 0x55, 0x08]), Err(Reason::ReadOnly { .. })));
     // mov [rbp-8], rdx, below the stack pointer
     assert!(matches!(body(&[0x48, 0x89, 0x55, 0xf8]), Err(Reason::Outside { .. })));
@@ -114,9 +114,9 @@ fn registers_and_stack_are_restored() {
     assert!(body(&[0x53, 0x31, 0xdb, 0x5b]).is_ok());
     // mov [rbp], rdx: the caller's rbp
     assert!(matches!(body(&[0x48, 0x89, 0x55, 0x00]), Err(Reason::Restored { what: "rbp", .. })));
-    // ret without arguments
-    assert!(matches!(whole(&[0xc3]), Err(Reason::Restored { what: "the stack pointer", .. })));
-    assert!(whole(&[0xc2, 0x10, 0x00]).is_ok());
+    // ret 16; ret
+    assert!(matches!(whole(&[0xc2, 0x10, 0x00]), Err(Reason::Restored { what: "the stack pointer", .. })));
+    assert!(whole(&[0xc3]).is_ok());
     // sub rsp, 8192; call $: over the guard; with a store in between it is none
     let deep = [0x48, 0x81, 0xec, 0x00, 0x20, 0, 0, 0x48, 0x89, 0x14, 0x24];
     assert!(matches!(body(&deep), Err(Reason::Guard { .. })));
@@ -159,8 +159,8 @@ fn constants_are_no_jumps() {
         0xce, 0x48, 0x83, 0xec, 0x10, 0xe8, 0xdc, 0xff, 0xff, 0xff,
     ];
     let enter = [0x55, 0x48, 0x89, 0xe5];
-    let leave = [0x48, 0x89, 0xec, 0x5d, 0xc2, 0x10, 0x00];
-    let nops = [0x90; 56 - 4 - 32 - 7];
+    let leave = [0x48, 0x89, 0xec, 0x5d, 0xc3];
+    let nops = [0x90; 56 - 4 - 32 - 5];
     // As an instruction the constant is `loopne` to the `ja`, and flags are not known where control comes together.
     for constant in [[0; 8], [0xe0, (22 - 58_i8) as u8, 0, 0, 0, 0, 0, 0]] {
         let all = [&enter[..], &code, &nops, &leave, &constant].concat();
@@ -176,8 +176,8 @@ fn jumps_stay_in_the_function() {
     assert!(matches!(whole(&[0xb8, 0x90, 0x90, 0x90, 0x90, 0xeb, 0xfa]), Err(Reason::Overlap)));
     assert!(matches!(whole(&[0x90]), Err(Reason::Leaves)));
     assert!(matches!(whole(&[0xff, 0xe2]), Err(Reason::Jump { .. })));
-    assert!(matches!(whole(&[0xeb, 0x01, 0x06, 0xc2, 0x10, 0x00]), Err(Reason::NotPadding)));
-    assert!(whole(&[0xeb, 0x01, 0xcc, 0xc2, 0x10, 0x00]).is_ok());
+    assert!(matches!(whole(&[0xeb, 0x01, 0x06, 0xc3]), Err(Reason::NotPadding)));
+    assert!(whole(&[0xeb, 0x01, 0xcc, 0xc3]).is_ok());
 }
 
 #[test]

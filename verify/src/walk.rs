@@ -119,8 +119,6 @@ pub(crate) struct Walk<'m, 'a> {
     pub(crate) conditions: Conditions,
     pub(crate) statistics: Statistics,
     pub(crate) info: InstructionInfoFactory,
-    /// After the last argument on the stack, from the stack pointer at entry.
-    pub(crate) arguments: i64,
     /// The instruction in work was never interpreted before.
     pub(crate) first: bool,
     pub(crate) entries: Vec<Entry>,
@@ -133,9 +131,6 @@ pub(crate) struct Walk<'m, 'a> {
     /// What happens at the end of a block once the function is proved.
     pub(crate) trial: crate::trial::Trial,
 }
-
-/// Bytes of arguments on the stack.
-pub(crate) const ARGUMENTS: i64 = 16;
 
 /// Proves a function. What a quick attempt cannot prove, a thorough one may.
 pub(crate) fn function(module: &Module<'_>, index: usize) -> Result<Statistics, Box<Rejection>> {
@@ -175,7 +170,6 @@ impl<'m, 'a> Walk<'m, 'a> {
             conditions: Conditions::default(),
             statistics: Statistics { functions: 1, ..Statistics::default() },
             info: InstructionInfoFactory::new(),
-            arguments: 8 + ARGUMENTS,
             first: true,
             entries: Vec::new(),
             grown: HashMap::new(),

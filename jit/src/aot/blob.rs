@@ -12,7 +12,7 @@ use twinbpf_vm::host::native::{Site, SiteKind};
 use crate::trap_sites::TrapSites;
 
 pub(super) const MAGIC: [u8; 8] = *b"twinbpf\0";
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 /// Bytes of the head.
 pub(super) const HEAD: usize = 24;
 /// Bytes of a record.

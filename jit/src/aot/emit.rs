@@ -281,7 +281,7 @@ fn entry(
     b.seal_block(block);
     let cx = b.block_params(block)[0];
     let mut load = |reg: usize| b.ins().load(I64, MemFlagsData::trusted(), cx, reg_field(reg));
-    let args = [cx, load(10), load(1), load(2), load(3), load(4), load(5)];
+    let args: [_; lower::PARAMS] = [cx, load(10), load(1), load(2), load(3), load(4)];
     let index = image.function_at(image.entry(program)) as u32;
     let name = b.func.declare_imported_user_function(UserExternalName { namespace: 0, index });
     let signature = b.import_signature(lower::signature());

@@ -5,9 +5,6 @@ use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Reg
 use super::{Mistake, emitted};
 
 pub(super) const ALL: &[Mistake] = &[
-    emitted("argument_not_popped", "a return leaves the stack argument", |code, _| {
-        each(code, |it| it.code() == Code::Retnq_imm16, |bytes, _| bytes[1] = 0)
-    }),
     emitted("register_not_restored", "a register that was kept in a slot is not loaded back", |code, _| {
         last(code, is_restore, |bytes, _| bytes.fill(NOP))
     }),
@@ -25,10 +22,6 @@ pub(super) const ALL: &[Mistake] = &[
     emitted("reload_below_frame", "a slot is reloaded from below the stack pointer", |code, _| {
         let reloads = |it: &Instruction| is_slot(it) && it.op1_kind() == OpKind::Memory && !is_restore(it);
         each(code, reloads, |bytes, it| shift_slot(bytes, it, -0x48))
-    }),
-    emitted("stack_argument", "the stack argument is loaded from the caller's frame", |code, _| {
-        let loads = |it: &Instruction| it.memory_base() == Register::RBP && it.memory_displacement32() == 0x10;
-        each(code, loads, |bytes, it| shift_slot(bytes, it, 0x20))
     }),
     emitted("displacement_truncated", "a displacement is encoded in too few bits", |code, _| {
         let far = |it: &Instruction| it.memory_base() == Register::RSP && it.memory_displ_size() >= 4;

@@ -16,7 +16,7 @@ use twinbpf_vm::host::native::{HostCode, Services, SiteKind};
 use twinbpf_vm::image::Link;
 
 use super::effects::{ARGS, Callees as _, REST, bit};
-use super::{Translator, constant, field, poison, signature, trusted};
+use super::{PARAMS, Translator, constant, field, poison, reg_field, signature, trusted};
 
 /// What generated code leaves to the machine.
 #[derive(Clone, Copy, Debug)]
@@ -264,10 +264,10 @@ impl Translator<'_> {
         let used = self.take_stack(callee);
         let local = (self.input.local)(callee);
         self.store_registers(reads & REST);
-        let mut args = [self.cx; 7];
+        let mut args = [self.cx; PARAMS];
         args[1] = frame;
         for (reg, arg) in ARG_REGS.iter().zip(&mut args[2..]) {
-            // What the callee does not read is one constant: five would be five values for the register allocator.
+            // What the callee does not read is one constant: four would be four values for the register allocator.
             *arg = match reads & bit(*reg) {
                 0 => self.imm(Width::W64, 0),
                 _ => self.get(*reg),
@@ -323,7 +323,7 @@ impl Translator<'_> {
             self.b.set_cold_block(other);
             self.b.ins().brif(machine, other, &[], table, &[]);
             self.continue_in(table);
-            let mut args = [self.cx; 7];
+            let mut args = [self.cx; PARAMS];
             args[1] = frame;
             for (reg, arg) in ARG_REGS.iter().zip(&mut args[2..]) {
                 *arg = self.get(*reg);
@@ -354,11 +354,13 @@ impl Translator<'_> {
         let (gone, failed) = (self.b.create_block(), self.b.create_block());
         self.b.ins().brif(status, failed, &[], gone, &[]);
         self.continue_in(gone);
-        let mut all = [self.cx; 7];
+        let mut all = [self.cx; PARAMS];
         (all[1], all[2]) = (self.fp, args[0]);
-        for (reg, arg) in (2..6).zip(&mut all[3..]) {
+        for (reg, arg) in (2..5).zip(&mut all[3..]) {
             *arg = self.b.ins().iconst(I64, poison(reg));
         }
+        let last = self.b.ins().iconst(I64, poison(5));
+        self.store_cx(last, reg_field(5));
         let signature = self.bpf_signature();
         self.b.ins().return_call_indirect(signature, value, &all);
         self.continue_in(failed);

@@ -10,8 +10,8 @@ pub type Regs = u16;
 pub(crate) const ALL: Regs = 0x3ff;
 /// r1 to r5.
 pub(crate) const ARGS: Regs = 0x3e;
-/// r0 and r6 to r9: what a callee finds beside its arguments.
-pub(crate) const REST: Regs = ALL & !ARGS;
+/// What a callee finds in the context, not in registers: all but r1 to r4.
+pub(crate) const REST: Regs = ALL & !0x1e;
 /// r0 to r5: what a call overwrites.
 const CLOBBERED: Regs = ARGS | 1;
 

@@ -123,7 +123,7 @@ pub(crate) struct Scratch {
 impl Scratch {
     /// Whether the function that was translated last reads registers besides its arguments before it writes them.
     pub(crate) fn reads_rest(&self) -> bool {
-        self.flow.live(self.flow.entry()) & effects::REST != 0
+        self.flow.live(self.flow.entry()) & !effects::ARGS != 0
     }
 
     pub(crate) fn flow(&mut self) -> &mut Flow {
@@ -131,10 +131,14 @@ impl Scratch {
     }
 }
 
-/// The signature of every generated function: `(cx, r10, r1, r2, r3, r4, r5)` to r0.
+/// Arguments of every generated function: `(cx, r10, r1, r2, r3, r4)`, as many as go in registers on x86-64. A callee finds its
+/// r5 in [`Context::regs`](twinbpf_vm::host::native::Context::regs).
+pub(crate) const PARAMS: usize = 6;
+
+/// The signature of every generated function, which gives r0.
 pub(crate) fn signature() -> Signature {
     let mut signature = Signature::new(CallConv::Tail);
-    signature.params.extend([AbiParam::new(I64); 7]);
+    signature.params.extend([AbiParam::new(I64); PARAMS]);
     signature.returns.push(AbiParam::new(I64));
     signature
 }
@@ -305,7 +309,7 @@ impl Translator<'_> {
             self.make_frame();
         }
         for reg in 0..10 {
-            let argument = (1..6).contains(&reg) && start == Start::Entry;
+            let argument = (1..5).contains(&reg) && start == Start::Entry;
             let value = if argument {
                 self.b.block_params(first)[reg + 1]
             } else if live & 1 << reg != 0 {

@@ -18,6 +18,7 @@ use twinbpf_vm::map::MapOps;
 use twinbpf_vm::mem::{Arena, Block, Bounds, RegionKind, RegionSpec, View};
 use twinbpf_vm::trap::Trap;
 
+use crate::lower::PARAMS;
 use crate::{Code, Memory, Options, compile};
 
 struct NoMaps;
@@ -160,7 +161,7 @@ impl Rig {
         cx.interrupt = &raw const interrupt;
         cx.services = &raw const SERVICES;
         let enter = trampoline();
-        let args: [u64; 7] = [0, fp, cx.regs[1], cx.regs[2], cx.regs[3], cx.regs[4], cx.regs[5]];
+        let args: [u64; PARAMS] = [0, fp, cx.regs[1], cx.regs[2], cx.regs[3], cx.regs[4]];
         // SAFETY: the trampoline passes the words on to a function that this module has compiled.
         let r0 = unsafe { enter(code.entry(0).expect("compiled"), &raw mut cx, args.as_ptr()) };
         let regs = std::array::from_fn(|reg| cx.regs[reg]);
@@ -184,7 +185,7 @@ fn trampoline() -> Enter {
         b.switch_to_block(block);
         b.seal_block(block);
         let [code, cx, args] = std::array::from_fn(|index| b.block_params(block)[index]);
-        let mut words = [cx; 7];
+        let mut words = [cx; PARAMS];
         for (index, word) in words.iter_mut().enumerate().skip(1) {
             *word = b.ins().load(I64, MemFlagsData::trusted(), args, index as i32 * 8);
         }

@@ -215,8 +215,8 @@ pub enum SiteKind {
 
 /// Code that a compiler made of an image, as a machine uses it.
 ///
-/// Generated functions have the arguments `(cx, r10, r1, r2, r3, r4, r5)` and give r0, by Cranelift's `tail`
-/// calling convention, with frame pointers.
+/// Generated functions have the arguments `(cx, r10, r1, r2, r3, r4)` and give r0, by Cranelift's `tail` calling convention,
+/// with frame pointers. Their r5 is in [`Context::regs`], so that no argument is on the stack.
 ///
 /// # Safety
 /// Machines jump to what this gives. Addresses from `entry`, `loop_entry`, and the table of `functions` are those of

@@ -90,6 +90,18 @@ impl EntryPoint {
         self.code.0.get() == code
     }
 
+    /// Puts r5 where code reads it, and gives what is passed in registers.
+    ///
+    /// # Safety
+    /// The machine that has this is alive, and nothing uses its context now.
+    #[inline(always)]
+    unsafe fn pass<'a>(&self, args: &'a [u64; 5]) -> &'a [u64; 4] {
+        let [in_registers @ .., last] = args;
+        // SAFETY: passed on to the caller.
+        unsafe { (*self.cx.as_ptr()).regs[5] = *last };
+        in_registers
+    }
+
     /// What the last run has left of its budget.
     #[inline(always)]
     pub(crate) fn remaining(&self) -> i64 {
@@ -251,12 +263,13 @@ pub(crate) fn enter<B: Bridge + 'static>(
     // skipped: thunks and services return, and are entered with `in_c` zero.
     unsafe {
         (*entry_point.cx.as_ptr()).bridge = bridge;
+        let in_registers = entry_point.pass(args);
         recover::enter(
             entry_point.gate.as_ref(),
             entry_point.code.0.get(),
             entry_point.cx.as_ptr().cast(),
             entry_point.fp,
-            args,
+            in_registers,
         )
     }
 }
@@ -293,7 +306,8 @@ pub(crate) fn enter_short<B: Bridge + 'static>(
     let (cx, known) = (entry_point.cx.as_ptr().cast(), (&raw mut *machine).cast());
     // SAFETY: as in `enter`. The caller has checked that `bridge` refers to the machine.
     unsafe {
-        recover::enter_first(idle, entry_point.gate.as_ref(), entry_point.code.0.get(), cx, known, entry_point.fp, args)
+        let (gate, in_registers) = (entry_point.gate.as_ref(), entry_point.pass(args));
+        recover::enter_first(idle, gate, entry_point.code.0.get(), cx, known, entry_point.fp, in_registers)
     }
 }
 
@@ -312,9 +326,9 @@ pub(crate) fn enter_again<B: Bridge + 'static>(
     unsafe {
         let outer = (*entry_point.cx.as_ptr()).bridge;
         (*entry_point.cx.as_ptr()).bridge = bridge;
-        let owner = entry_point.gate.as_ref().owner();
-        let result =
-            recover::enter_again(owner, entry_point.code.0.get(), entry_point.cx.as_ptr().cast(), entry_point.fp, args);
+        let (owner, in_registers) = (entry_point.gate.as_ref().owner(), entry_point.pass(args));
+        let (code, cx) = (entry_point.code.0.get(), entry_point.cx.as_ptr().cast());
+        let result = recover::enter_again(owner, code, cx, entry_point.fp, in_registers);
         (*entry_point.cx.as_ptr()).bridge = outer;
         result
     }

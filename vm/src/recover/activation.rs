@@ -81,14 +81,14 @@ macro_rules! jump {
             inlateout("rcx") $args[1] => _,
             inlateout("r8") $args[2] => _,
             inlateout("r9") $args[3] => _,
-            inlateout("rax") $args[4] => value,
+            lateout("rax") value,
             clobber_abi("sysv64"),
         );
         (value, status)
     }};
 }
 
-/// Calls generated code: a function `(cx, r10, r1, ..., r5) -> r0` of Cranelift's `tail` calling convention, on the
+/// Calls generated code: a function `(cx, r10, r1, ..., r4) -> r0` of Cranelift's `tail` calling convention, on the
 /// stack of `gate`.
 ///
 /// # Errors
@@ -100,7 +100,7 @@ macro_rules! jump {
 /// while `in_c` of the gate's owner is not zero or the code itself faults: generated code and C functions. The owner
 /// must be correct; its pointers must be valid during the call. The stack must be memory that only this call uses,
 /// so no other call through this gate must be running.
-pub unsafe fn enter(gate: &EntryGate, code: u64, cx: *mut (), fp: u64, args: &[u64; 5]) -> Result<u64, Box<Abort>> {
+pub unsafe fn enter(gate: &EntryGate, code: u64, cx: *mut (), fp: u64, args: &[u64; 4]) -> Result<u64, Box<Abort>> {
     let record = &gate.0;
     // SAFETY: passed on to the caller.
     let (value, status) = record.during(|| unsafe { jump!(twinbpf_enter, record, code, cx, fp, args) });
@@ -152,7 +152,7 @@ pub unsafe fn enter_first(
     cx: *mut (),
     known: *mut (),
     fp: u64,
-    args: &[u64; 5],
+    args: &[u64; 4],
 ) -> Result<u64, Ended> {
     // SAFETY: does nothing, but what it gets may change from here on.
     unsafe { asm!("/* {0} */", in(reg) known, options(nostack, preserves_flags)) };
@@ -172,7 +172,7 @@ pub unsafe fn enter_first(
 ///
 /// # Safety
 /// As for [`enter`]; there must be room on the stack.
-pub unsafe fn enter_again(owner: &Owner, code: u64, cx: *mut (), fp: u64, args: &[u64; 5]) -> Result<u64, Box<Abort>> {
+pub unsafe fn enter_again(owner: &Owner, code: u64, cx: *mut (), fp: u64, args: &[u64; 4]) -> Result<u64, Box<Abort>> {
     let record = &ActivationRecord::new(*owner, Kind::Code, 0);
     // SAFETY: passed on to the caller.
     let (value, status) = record.during(|| unsafe { jump!(twinbpf_enter_again, record, code, cx, fp, args) });

@@ -24,8 +24,7 @@ macro_rules! save {
 }
 
 // r10: record, which begins with a `RecoveryPoint` and continues with where rsp is to be; r11: code; rdi: cx; rsi: r10
-// of the program; rdx, rcx, r8, r9, rax: its r1 to r5. Generated code pops its one stack argument, which takes 16
-// bytes. Result: rax is r0, and rdx 0; or rdx is 1. `twinbpf_enter_again` continues on the stack it is called on.
+// of the program; rdx, rcx, r8, r9: its r1 to r4. Result: rax is r0, and rdx 0; or rdx is 1. `twinbpf_enter_again` continues on the stack it is called on.
 global_asm!(
     ".pushsection .text.twinbpf_recover,\"ax\",@progbits",
     ".balign 64",
@@ -35,7 +34,7 @@ global_asm!(
     "twinbpf_enter_again:",
     ".cfi_startproc",
     "mov [r10 + 48], rsp",
-    "sub qword ptr [r10 + 48], 24",
+    "sub qword ptr [r10 + 48], 8",
     "jmp twinbpf_enter",
     ".cfi_endproc",
     ".size twinbpf_enter_again, . - twinbpf_enter_again",
@@ -52,7 +51,6 @@ global_asm!(
     ".cfi_def_cfa_register r12",
     save!(),
     "mov rsp, [r10 + 48]",
-    "mov [rsp], rax",
     "call r11",
     "mov rsp, r12",
     ".cfi_def_cfa_register rsp",

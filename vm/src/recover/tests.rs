@@ -60,7 +60,7 @@ impl Rig {
         }
     }
 
-    fn enter(&mut self, page: &Page, args: [u64; 5], stack: Option<&NativeStack>) -> Result<u64, Abort> {
+    fn enter(&mut self, page: &Page, args: [u64; 4], stack: Option<&NativeStack>) -> Result<u64, Abort> {
         let owner = self.owner();
         let cx = &raw mut *self;
         // SAFETY: test code follows the convention, and its page is a registered range.
@@ -73,7 +73,7 @@ impl Rig {
         result.map_err(|abort| *abort)
     }
 
-    fn fault(&mut self, page: &Page, args: [u64; 5]) -> Fault {
+    fn fault(&mut self, page: &Page, args: [u64; 4]) -> Fault {
         match self.enter(page, args, None) {
             Err(Abort::Fault(fault)) => fault,
             other => panic!("a fault, not {other:?}"),
@@ -81,11 +81,11 @@ impl Rig {
     }
 }
 
-/// `push rbp; mov rbp, rsp`, a body, `pop rbp; ret 16`.
+/// `push rbp; mov rbp, rsp`, a body, `pop rbp; ret`.
 fn function(body: &[u8]) -> Page {
     let mut code = vec![0x55, 0x48, 0x89, 0xe5];
     code.extend(body);
-    code.extend([0x5d, 0xc2, 0x10, 0x00]);
+    code.extend([0x5d, 0xc3]);
     Page::new(&code)
 }
 

@@ -69,7 +69,7 @@ pub fn is_inside(_: *mut ()) -> bool {
 ///
 /// # Safety
 /// Needs nothing.
-pub unsafe fn enter(_: &EntryGate, _: u64, _: *mut (), _: u64, _: &[u64; 5]) -> Result<u64, Box<Abort>> {
+pub unsafe fn enter(_: &EntryGate, _: u64, _: *mut (), _: u64, _: &[u64; 4]) -> Result<u64, Box<Abort>> {
     unreachable!("see `recover::AVAILABLE`")
 }
 
@@ -83,7 +83,7 @@ pub unsafe fn enter(_: &EntryGate, _: u64, _: *mut (), _: u64, _: &[u64; 5]) -> 
 ///
 /// # Safety
 /// Needs nothing.
-pub unsafe fn enter_again(_: &Owner, _: u64, _: *mut (), _: u64, _: &[u64; 5]) -> Result<u64, Box<Abort>> {
+pub unsafe fn enter_again(_: &Owner, _: u64, _: *mut (), _: u64, _: &[u64; 4]) -> Result<u64, Box<Abort>> {
     unreachable!("see `recover::AVAILABLE`")
 }
 
@@ -104,7 +104,7 @@ pub unsafe fn enter_first(
     _: *mut (),
     _: *mut (),
     _: u64,
-    _: &[u64; 5],
+    _: &[u64; 4],
 ) -> Result<u64, Ended> {
     unreachable!("see `recover::AVAILABLE`")
 }

@@ -58,7 +58,7 @@ fn explained_in(layout: &Layout, field: u8, makes: &[u8], between: &[u8]) -> boo
         between,                             //
         &[0x41, 0x0f, 0xb6, 0x04, 0x08],     // movzx eax, byte [r8 + rcx]
         &[0x48, 0x83, 0xc4, 0x20],           // add rsp, 32
-        &[0xc2, 0x10, 0x00],                 // ret 16
+        &[0xc3],                             // ret
     ]
     .concat();
     let code = [&head[..], &tail].concat();

@@ -15,8 +15,6 @@ const RSI: usize = 6;
 const RDI: usize = 7;
 /// Registers of a C function's arguments.
 const ARGUMENTS: [usize; 6] = [RDI, RSI, 2, 1, 8, 9];
-/// Bytes of a function's stack arguments.
-const POPPED: u64 = 16;
 
 /// Registers, numbered as in machine code.
 #[derive(Clone, Copy, Debug)]
@@ -190,7 +188,7 @@ impl Rules {
             return true;
         }
         let entry = self.frames.last().map_or(0, |top| top.entry);
-        if inside(lowest.max(self.stack.start), entry) || inside(entry + 8, entry + 8 + POPPED) {
+        if inside(lowest.max(self.stack.start), entry) {
             return true;
         }
         let off = address.wrapping_sub(self.context);

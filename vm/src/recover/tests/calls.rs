@@ -3,15 +3,12 @@ use super::*;
 
 #[test]
 fn arguments_arrive_and_the_result_comes_back() {
-    // rax = rsi (r10) + rdx + rcx + r8 + r9 + [rbp + 16]
-    let page = function(&[
-        0x48, 0x89, 0xf0, 0x48, 0x01, 0xd0, 0x48, 0x01, 0xc8, 0x4c, 0x01, 0xc0, 0x4c, 0x01, 0xc8, 0x48, 0x03, 0x45,
-        0x10,
-    ]);
+    // rax = rsi (r10) + rdx + rcx + r8 + r9
+    let page = function(&[0x48, 0x89, 0xf0, 0x48, 0x01, 0xd0, 0x48, 0x01, 0xc8, 0x4c, 0x01, 0xc0, 0x4c, 0x01, 0xc8]);
     let mut rig = Rig::new();
     let stack = NativeStack::new(1 << 20).unwrap();
     for stack in [None, Some(&stack)] {
-        assert_eq!(rig.enter(&page, [1, 20, 300, 4000, 50000], stack).unwrap(), 0x1000 + 54321);
+        assert_eq!(rig.enter(&page, [1, 20, 300, 4000], stack).unwrap(), 0x1000 + 4321);
     }
     assert!(record::current().is_none());
 }
@@ -20,12 +17,12 @@ fn arguments_arrive_and_the_result_comes_back() {
 fn code_runs_on_the_stack_it_is_given() {
     let page = function(&[0x48, 0x89, 0xe0]);
     let stack = NativeStack::new(1 << 20).unwrap();
-    let rsp = Rig::new().enter(&page, [0; 5], Some(&stack)).unwrap();
+    let rsp = Rig::new().enter(&page, [0; 4], Some(&stack)).unwrap();
     let top = stack.top().get();
     assert!(rsp < top && rsp >= top - 64, "{rsp:#x} near {top:#x}");
     // Frames are aligned as C wants it: `rsp` here is after a return address and rbp.
     assert!(rsp.is_multiple_of(16));
-    let other = Rig::new().enter(&page, [0; 5], None).unwrap();
+    let other = Rig::new().enter(&page, [0; 4], None).unwrap();
     assert!(other.abs_diff(top) > 1 << 20 && other.is_multiple_of(16));
 }
 
@@ -37,7 +34,7 @@ fn a_fault_in_code_says_where_and_what() {
     let stack = NativeStack::new(1 << 20).unwrap();
     for round in 0..1000u64 {
         let stack = (round % 2 == 0).then_some(&stack);
-        match rig.enter(&page, [round, 0, 0, 0, 0], stack) {
+        match rig.enter(&page, [round, 0, 0, 0], stack) {
             Err(Abort::Fault(fault)) => {
                 assert_eq!((fault.signal, fault.pc, fault.address), (Signal::Segv, page.at + 4, Some(round)));
                 assert_eq!(fault.in_c, 0);
@@ -48,14 +45,14 @@ fn a_fault_in_code_says_where_and_what() {
         }
     }
     let word = 77u64;
-    assert_eq!(rig.enter(&page, [&raw const word as u64, 0, 0, 0, 0], None).unwrap(), 77);
+    assert_eq!(rig.enter(&page, [&raw const word as u64, 0, 0, 0], None).unwrap(), 77);
     assert!(record::current().is_none());
 }
 
 #[test]
 fn an_impossible_address_is_not_reported() {
     let page = function(&[0x48, 0x8b, 0x02]);
-    let fault = Rig::new().fault(&page, [0xdead_dead_dead_de01, 0, 0, 0, 0]);
+    let fault = Rig::new().fault(&page, [0xdead_dead_dead_de01, 0, 0, 0]);
     assert_eq!((fault.signal, fault.address), (Signal::Segv, None));
 }
 
@@ -63,10 +60,10 @@ fn an_impossible_address_is_not_reported() {
 fn illegal_instructions_and_divisions_end_alike() {
     let mut rig = Rig::new();
     // ud2
-    let fault = rig.fault(&function(&[0x0f, 0x0b]), [0; 5]);
+    let fault = rig.fault(&function(&[0x0f, 0x0b]), [0; 4]);
     assert_eq!((fault.signal, fault.address, fault.to_string().as_str()), (Signal::Ill, None, "SIGILL"));
     // xor ecx, ecx; div ecx
-    let fault = rig.fault(&function(&[0x31, 0xc9, 0xf7, 0xf1]), [0; 5]);
+    let fault = rig.fault(&function(&[0x31, 0xc9, 0xf7, 0xf1]), [0; 4]);
     assert_eq!(fault.signal, Signal::Fpe);
 }
 
@@ -79,7 +76,7 @@ fn registers_of_the_caller_survive() {
     let mut rig = Rig::new();
     let values: Vec<u64> = (0..12).map(|index| std::hint::black_box(index * 3)).collect();
     let [a, b, c, d, e, f] = [values[1], values[2], values[3], values[4], values[5], values[6]];
-    rig.fault(&page, [0; 5]);
+    rig.fault(&page, [0; 4]);
     assert_eq!([a, b, c, d, e, f], [3, 6, 9, 12, 15, 18]);
     let mut copy = vec![0; 12];
     copy.copy_from_slice(&values);
@@ -91,7 +88,7 @@ fn an_overflow_of_the_stack_hits_the_guard() {
     // call self
     let page = Page::new(&[0x55, 0x48, 0x89, 0xe5, 0xe8, 0xf7, 0xff, 0xff, 0xff]);
     let stack = NativeStack::new(256 << 10).unwrap();
-    match Rig::new().enter(&page, [0; 5], Some(&stack)) {
+    match Rig::new().enter(&page, [0; 4], Some(&stack)) {
         Err(Abort::Fault(fault)) => assert!(stack.is_guard(fault.address.unwrap())),
         other => panic!("a fault, not {other:?}"),
     }
@@ -104,12 +101,12 @@ fn a_fault_in_a_c_function_under_generated_code_is_distinguished() {
     let mut rig = Rig::new();
     let strlen = libc::strlen as *const () as u64;
     for _ in 0..100 {
-        let fault = rig.fault(&page, [8, strlen, 0, 0, 0]);
+        let fault = rig.fault(&page, [8, strlen, 0, 0]);
         assert_eq!((fault.signal, fault.address, fault.in_c), (Signal::Segv, Some(8), 7));
         assert!(!range::is_code(fault.pc));
         assert_eq!(rig.in_c, 0, "reset");
     }
-    assert_eq!(rig.enter(&page, [c"four".as_ptr() as u64, strlen, 0, 0, 0], None).unwrap(), 4);
+    assert_eq!(rig.enter(&page, [c"four".as_ptr() as u64, strlen, 0, 0], None).unwrap(), 4);
 }
 
 #[test]
@@ -155,7 +152,7 @@ fn a_fault_in_a_c_function_is_a_value() {
 fn a_thread_without_a_signal_stack_gets_one() {
     extern "C" fn body(_: *mut libc::c_void) -> *mut libc::c_void {
         let page = function(&[0x48, 0x8b, 0x02]);
-        let fault = Rig::new().fault(&page, [24, 0, 0, 0, 0]);
+        let fault = Rig::new().fault(&page, [24, 0, 0, 0]);
         // SAFETY: uses the stack only.
         let flags = unsafe {
             let mut stack: libc::stack_t = std::mem::zeroed();
@@ -196,7 +193,7 @@ fn the_timeout_signal_ends_code_when_the_time_is_over() {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
         });
-        let fault = rig.fault(&page, [0; 5]);
+        let fault = rig.fault(&page, [0; 4]);
         done.store(true, std::sync::atomic::Ordering::Relaxed);
         assert_eq!((fault.signal, fault.pc, fault.address), (Signal::Urg, page.at + 4, None));
         assert_eq!(rig.interrupt, 1, "not before it was set");
@@ -303,7 +300,7 @@ fn generated_code_that_calls_c_that_calls_back() {
         let mut served = Served { calls: 0, limit, depth: 2 };
         let owner = Owner { data: (&raw mut served).cast(), call: serve_callback, ..rig.owner() };
         let mut words = [4, 2, 3, 1u32];
-        let args = [words.as_mut_ptr() as u64, 4, slot(), libc::qsort as *const () as u64, 0];
+        let args = [words.as_mut_ptr() as u64, 4, slot(), libc::qsort as *const () as u64];
         let cx = &raw mut *rig;
         // SAFETY: as in `Rig::enter`.
         let result = unsafe { enter(&EntryGate::new(owner, &stack), page.at, cx.cast(), 0, &args) };
@@ -329,7 +326,7 @@ std::arch::global_asm!(
     "call rdx",
     "pop rbp",
     ".cfi_def_cfa rsp, 8",
-    "ret 16",
+    "ret",
     ".cfi_endproc",
     ".globl twinbpf_test_calls_r1",
     ".popsection",
@@ -360,7 +357,7 @@ fn below_the_trampoline(c: bool, found: &mut usize) {
             fn twinbpf_test_calls_r1();
         }
         let code = twinbpf_test_calls_r1 as *const () as u64;
-        let args = [count_frames as *const () as u64, data as u64, 0, 0, 0];
+        let args = [count_frames as *const () as u64, data as u64, 0, 0];
         // SAFETY: the code follows the convention and does not fault.
         unsafe { enter(&EntryGate::new(Rig::new().owner(), &stack), code, data, 0, &args) }.unwrap();
     }

@@ -113,7 +113,7 @@ fn a_fault_of_rust_code_is_never_skipped() {
             // A function of the host, which generated code calls without in_c: call rdx.
             _ => {
                 let page = function(&[0xff, 0xd2]);
-                let _ = Rig::new().enter(&page, [host_fault as *const () as u64, 0, 0, 0, 0], None);
+                let _ = Rig::new().enter(&page, [host_fault as *const () as u64, 0, 0, 0], None);
             }
         }
         std::process::exit(43);

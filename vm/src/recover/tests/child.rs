@@ -70,7 +70,7 @@ pub(super) fn host_fault() {
 /// A fault of generated code, which our handlers see.
 pub(super) fn fault_of_ours() {
     let page = function(&[0x48, 0x8b, 0x02]);
-    assert_eq!(Rig::new().fault(&page, [24, 0, 0, 0, 0]).address, Some(24));
+    assert_eq!(Rig::new().fault(&page, [24, 0, 0, 0]).address, Some(24));
 }
 
 /// Generated code that uses up its stack: without an alternate one no handler could run.
@@ -78,7 +78,7 @@ pub(super) fn overflow_of_ours() {
     // call self
     let page = Page::new(&[0x55, 0x48, 0x89, 0xe5, 0xe8, 0xf7, 0xff, 0xff, 0xff]);
     let stack = NativeStack::new(256 << 10).unwrap();
-    match Rig::new().enter(&page, [0; 5], Some(&stack)) {
+    match Rig::new().enter(&page, [0; 4], Some(&stack)) {
         Err(Abort::Fault(fault)) => assert!(stack.is_guard(fault.address.unwrap())),
         other => panic!("a fault, not {other:?}"),
     }
@@ -98,7 +98,7 @@ pub(super) fn timeout_of_ours() {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
         });
-        let signal = rig.fault(&page, [0; 5]).signal;
+        let signal = rig.fault(&page, [0; 4]).signal;
         done.store(true, std::sync::atomic::Ordering::Relaxed);
         assert_eq!(signal, Signal::Urg);
     });

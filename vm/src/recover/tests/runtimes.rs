@@ -142,7 +142,7 @@ fn a_runtime_that_passes_on_what_is_not_its_own() {
         timeout_of_ours();
         // Its code, called by generated code as a host function is: call rdx.
         let page = function(&[0xff, 0xd2]);
-        assert_eq!(Rig::new().enter(&page, [runtime::code() as u64, 0, 0, 0, 0], None).unwrap(), 7);
+        assert_eq!(Rig::new().enter(&page, [runtime::code() as u64, 0, 0, 0], None).unwrap(), 7);
         fault_of_ours();
         host_fault();
         unreachable!("no runtime owns the fault");

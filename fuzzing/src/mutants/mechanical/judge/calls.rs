@@ -15,11 +15,11 @@ impl Judge<'_> {
             _ => self.read(at, ins, state, 0),
         };
         // What is called by a known address is a function of the module, or one in C; all others are from the table.
-        let pops = target.what.constant().is_none_or(|address| self.functions.contains(&address));
+        let is_function = target.what.constant().is_none_or(|address| self.functions.contains(&address));
         let differs = |reg: usize, wanted| state.regs[reg].differs() && state.regs[reg].what != wanted;
         let frame = What::at(Base::Frame, self.layout.stride.into());
-        let argument = differs(7, What::at(Base::Context, 0)) || pops && differs(6, frame);
-        if pops {
+        let argument = differs(7, What::at(Base::Context, 0)) || is_function && differs(6, frame);
+        if is_function {
             self.tell(Event::Call { at });
         }
         let address = target.what.constant();
@@ -43,8 +43,6 @@ impl Judge<'_> {
             state.regs[reg] = Fact::new(What::Any);
         }
         state.flags = None;
-        let behind = stack + if pops { 16 } else { 0 };
-        state.forget_below(behind);
-        state.regs[RSP].what = What::at(Base::Stack, behind);
+        state.forget_below(stack);
     }
 }
