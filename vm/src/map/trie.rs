@@ -5,7 +5,7 @@
 //!
 //! A search takes no lock and writes nothing. A change holds the lock of the map, and shows by one store of a link. A node that
 //! was taken out is used again only after the version has changed; a search that finds another version at its end begins anew.
-//! Whoever copies a value, replaces it or takes it away holds the lock of the value, and a replacement takes no other.
+//! A thread that copies a value, replaces it or takes it away holds the lock of the value; a replacement takes no other lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
