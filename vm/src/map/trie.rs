@@ -176,8 +176,9 @@ impl Trie {
         let version = get(self.header().version);
         let number = self.longest_at(key, version)?;
         let locked = self.lock_value(number);
-        // Without another version the node is still the one that was found.
-        (self.is(version) && !self.node(number).is_intermediate()).then_some((number, locked))
+        // Without another version the node is still the one that was found. Its bits are read first: those of its next use would
+        // come with another version.
+        (!self.node(number).is_intermediate() && self.is(version)).then_some((number, locked))
     }
 
     /// The element with the longest prefix of `key`, if the trie has this version until it is found.
@@ -297,6 +298,8 @@ impl LockedTrie<'_> {
 
     /// Copies a node's key out: bits, and data.
     pub(super) fn key(&self, node: u32, data: &mut [u8]) -> u32 {
+        // A replacement of the value also writes bits of the data that do not count.
+        let _locked = self.trie.lock_value(node);
         let node = self.trie.node(node);
         node.block.load(node.data, data);
         node.bits()
@@ -341,11 +344,16 @@ impl LockedTrie<'_> {
         Ok(self.trie.nodes.at(slot + 1).1 / WORD)
     }
 
+    /// Makes searches void.
+    fn renew(&self) {
+        self.header.version.fetch_add(1, Ordering::Relaxed);
+        // What is written to nodes from here on must not be seen before the version is.
+        fence(Ordering::Release);
+    }
+
     /// Takes back nodes that hang nowhere any more. Searches that are at them are void.
     fn give(&self, nodes: &[u32]) {
-        self.header.version.fetch_add(1, Ordering::Relaxed);
-        // What is written to the nodes from here on must not be seen before the version is.
-        fence(Ordering::Release);
+        self.renew();
         nodes.iter().for_each(|node| self.header.free.push(*node, |node| self.trie.node(node).info));
     }
 
@@ -434,7 +442,11 @@ impl LockedTrie<'_> {
         let _locked = self.trie.lock_value(number);
         set(self.header.entries, self.trie.len() - 1);
         match (node.children(), link, above) {
-            ([zero, one], _, _) if zero != 0 && one != 0 => set(node.info, node.bits() | INTERMEDIATE),
+            ([zero, one], _, _) if zero != 0 && one != 0 => {
+                // A search that has passed it may have missed what came below it meanwhile.
+                self.renew();
+                set(node.info, node.bits() | INTERMEDIATE);
+            }
             ([0, 0], Link::Child(parent, side), Some(above)) if self.trie.node(parent).is_intermediate() => {
                 self.set(above, follow(self.trie.node(parent).child(1 - side)));
                 self.give(&[parent, number]);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use twinbpf_vm::map::{BPF_ANY, MapFlags, MapKind, MapOps, MapSpec};
+use twinbpf_vm::map::{BPF_ANY, BPF_EXIST, MapFlags, MapKind, MapOps, MapSpec};
 
 use crate::hash::change;
 use crate::history::{self, OBJECTS};
@@ -46,6 +46,36 @@ fn each_prefix_is_a_register() {
 #[test]
 fn addresses_are_registers() {
     are_registers(|number| prefix(32, [10, 0, 0, number as u8]));
+}
+
+/// Elements become forks and forks elements, and nodes of both are exchanged, while values are replaced.
+#[test]
+fn values_are_of_their_prefixes() {
+    let map = trie();
+    // A prefix, and the two halves of it.
+    let key = |number: u64| {
+        let half = number % 3;
+        prefix(if half == 0 { 24 } else { 25 }, [10, (number / 3) as u8, 0, if half == 2 { 128 } else { 0 }])
+    };
+    hammer(|thread, round, random| {
+        let number = random.below(12);
+        let value = ((number << 48) | round).to_le_bytes();
+        match (thread % 2, random.below(2)) {
+            (0, 0) => drop(map.delete(&key(number))),
+            (0, _) => map.update(&key(number), &value, BPF_ANY, 0).unwrap(),
+            // Fails where the element is not there.
+            (_, 0) => drop(map.update(&key(number), &value, BPF_EXIST, 0)),
+            _ => {
+                let found = get(&*map, &key(number)).map(|value| value >> 48);
+                let fits = found.is_none_or(|found| found == number || found == number / 3 * 3);
+                assert!(fits, "a value of {found:?} under {number}");
+            }
+        }
+    });
+    for number in 0..12 {
+        let _ = map.delete(&key(number));
+    }
+    assert_eq!((map.len(), map.keys()), (0, Vec::new()));
 }
 
 #[test]
