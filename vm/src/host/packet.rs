@@ -291,6 +291,11 @@ impl Packet {
         self.0.redirect = Some(to);
     }
 
+    /// Forgets the entry of a map that a redirect helper chose.
+    pub(crate) fn forget_map(&mut self) {
+        self.0.redirect.take_if(|chosen| matches!(chosen, Redirect::Map { .. }));
+    }
+
     /// The same through an entry of a map.
     pub(crate) fn redirect_to_map(&mut self, map: &Arc<dyn MapOps>, key: u32, flags: u64) {
         // Counting a reference takes as long as the rest.

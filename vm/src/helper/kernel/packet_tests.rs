@@ -148,6 +148,10 @@ fn redirects() {
     let mut finish = |r0| fake.runtime.packet.as_mut().unwrap().finish(r0);
     assert!(matches!(finish(4)[..], [Redirect::Interface { ifindex: 3, flags: 0 }]));
     assert!(finish(4).is_empty());
+    // The last call takes precedence, also where it finds nothing.
+    assert_eq!(ok(&mut fake, "bpf_redirect_map", &[map, 2, 2]), 4);
+    assert_eq!(ok(&mut fake, "bpf_redirect_map", &[map, 1, 2]), 2);
+    assert!(fake.runtime.packet.as_mut().unwrap().finish(4).is_empty());
     assert_eq!(ok(&mut fake, "bpf_redirect_map", &[map, 2, 2]), 4);
     assert!(fake.runtime.packet.as_mut().unwrap().finish(2).is_empty(), "the program chose to pass");
     assert!(fake.maps.own()[0].take_sent().is_empty());

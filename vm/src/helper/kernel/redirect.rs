@@ -100,6 +100,8 @@ fn to_map(map: &Map, packet: &mut Packet, key: u64, flags: u64) -> Option<i64> {
     }
     let key = key as u32;
     if flags & BROADCAST == 0 && map.lookup(&key.to_le_bytes(), 0).is_none() {
+        // __bpf_xdp_redirect_map of include/linux/filter.h: the last of several calls takes precedence.
+        packet.forget_map();
         return Some((flags & ACTIONS) as i64);
     }
     packet.redirect_to_map(map, key, flags);
