@@ -52,7 +52,7 @@ impl TrapSites {
         &self.pcs
     }
 
-    /// What is at an offset: something that can trap, else the call that returns to it.
+    /// What is at an offset: something that can trap, else the call around it.
     pub(crate) fn at(&self, off: u32) -> Option<Site> {
         self.trap(off).or_else(|| Some(Site { pc: self.pc(off.checked_sub(1)?)?, kind: SiteKind::Call }))
     }

@@ -237,8 +237,8 @@ pub unsafe trait Native: fmt::Debug + Send + Sync {
     /// Native address of code that continues at the loop header `pc` with registers from [`Context::regs`].
     fn loop_entry(&self, pc: u32) -> Option<u64>;
 
-    /// What is at an address of generated code that faulted, or that a call returns to. Of other addresses, at which
-    /// a time limit may end the code, whatever is known.
+    /// What is at an address of generated code that faulted, or inside a call. Of other addresses, at which a time limit may end
+    /// the code, whatever is known.
     fn site(&self, address: u64) -> Option<Site>;
 
     /// The interpreter is at this loop header, or the start of this function: a sample, taken every so many

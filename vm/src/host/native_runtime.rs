@@ -96,9 +96,10 @@ impl EntryPoint {
     /// The machine that has this is alive, and nothing uses its context now.
     #[inline(always)]
     unsafe fn pass<'a>(&self, args: &'a [u64; 5]) -> &'a [u64; 4] {
-        let [in_registers @ .., last] = args;
-        // SAFETY: passed on to the caller.
-        unsafe { (*self.cx.as_ptr()).regs[5] = *last };
+        let ([in_registers @ .., last], mut cx) = (args, self.cx);
+        // SAFETY: passed on to the caller. (A build with debug assertions would check a raw pointer, and a fast path of hooks
+        // calls nothing that formats.)
+        unsafe { cx.as_mut() }.regs[5] = *last;
         in_registers
     }
 
@@ -220,7 +221,8 @@ impl NativeRuntime {
             // SAFETY: both words are inside the stack, which is mapped for reading; nothing runs on it meanwhile but
             // what this thread is doing, which does not write to frames above its own.
             let [caller, back] = unsafe { frame.read_volatile() };
-            let Some(site) = self.code.site(back) else { break };
+            // The call's last byte: what comes after it may be something that traps.
+            let Some(site) = self.code.site(back.wrapping_sub(1)) else { break };
             sites.push(site);
             if caller <= fp {
                 break;
