@@ -154,8 +154,8 @@ pub(crate) struct ManArgs {
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct LoadArgs {
     /// Give a global variable a value before loading, typed by BTF: integers, enum names, strings. Or an element of an
-    /// array map: 'limits[3]=7', 'limits[3].most=7', 'limits[3]={"most":7}'.
-    #[arg(long, value_name = "VAR=VALUE")]
+    /// array, hash or trie: 'limits[3]=7', 'limits[3].most=7', 'flows[{"port":80}]={"most":7}'. Or all lines of a file.
+    #[arg(long, value_name = "VAR=VALUE|@FILE")]
     pub(crate) set: Vec<String>,
     /// A shared library whose functions programs may call, for example libm.so.6.
     #[arg(long, value_name = "LIBRARY")]

@@ -1,14 +1,14 @@
 //! Objects from files, with what the command line says about them.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use twinbpf::{Compiled, Config, Engine, Isolation, Linker, Object};
 use twinbpf_kernel::user;
-use twinbpf_loader::ProgramSpec;
 use twinbpf_loader::section::SectionKind;
+use twinbpf_loader::{ProgramSpec, split_setting};
 use twinbpf_trace::{Control, Plan, Terms};
 
 use crate::args::{CompileArgs, EngineArgs, LimitArgs, LoadArgs};
@@ -75,9 +75,9 @@ pub(crate) fn open_with<P: AsRef<Path>>(texts: &[String], paths: &[P], load: &Lo
     for path in paths {
         objects.push(open(path.as_ref(), load)?);
     }
-    for set in &load.set {
-        let Some((name, value)) = set.split_once('=') else {
-            bail!("--set {set}: write it as VAR=VALUE or MAP[INDEX]=VALUE");
+    for Setting { text, place } in settings(&load.set)? {
+        let Some((name, value)) = split_setting(&text) else {
+            bail!("{place}: write it as VAR=VALUE or MAP[KEY]=VALUE");
         };
         let mut errors = Vec::new();
         for object in &mut objects {
@@ -86,10 +86,35 @@ pub(crate) fn open_with<P: AsRef<Path>>(texts: &[String], paths: &[P], load: &Lo
         // Where several objects are given, those without the variable do not count.
         let worst = errors.iter().position(|error| !is_missing(error)).unwrap_or(0);
         if errors.len() == objects.len() || errors.get(worst).is_some_and(|error| !is_missing(error)) {
-            return Err(errors.swap_remove(worst)).with_context(|| format!("--set {set}"));
+            return Err(errors.swap_remove(worst)).context(place);
         }
     }
     Ok(objects)
+}
+
+/// A value of `--set`, or a line of its file.
+struct Setting {
+    text: String,
+    /// Where it is, for errors.
+    place: String,
+}
+
+/// All of them in order. Lines of a file may be empty, or comments that begin with `#`.
+fn settings(sets: &[String]) -> Result<Vec<Setting>> {
+    let mut all = Vec::new();
+    for set in sets {
+        let Some(path) = set.strip_prefix('@') else {
+            all.push(Setting { text: set.clone(), place: format!("--set {set}") });
+            continue;
+        };
+        let text = fs::read_to_string(path).with_context(|| format!("--set: cannot read {path}"))?;
+        let lines = text.lines().zip(1..).map(|(line, number)| (line.trim(), number));
+        let lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
+        all.extend(
+            lines.map(|(line, number)| Setting { text: line.to_owned(), place: format!("{path}:{number}: {line}") }),
+        );
+    }
+    Ok(all)
 }
 
 fn is_missing(error: &twinbpf_loader::Error) -> bool {

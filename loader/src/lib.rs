@@ -29,5 +29,7 @@ pub use instances::{Instances, NoInstance};
 pub use link::{
     FUNCTION_WEIGHT, Failure, LinkOptions, Linked, MAX_INSNS, MAX_TOTAL_INSNS, Origin, ProgramInfo, STACK_SIZE,
 };
-pub use object::{DataPointer, Note, NoteKind, Object, ProgramSpec, Reference, Role, StructOps, Variable};
+pub use object::{
+    DataPointer, Note, NoteKind, Object, ProgramSpec, Reference, Role, StructOps, Variable, split_setting,
+};
 pub use registers::register_offset;

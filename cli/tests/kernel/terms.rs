@@ -171,7 +171,7 @@ pub(crate) fn elements_that_cannot_be_set_say_why() {
         ("table[x]=1", "variable 'table[x]': 'x' is no index"),
         ("table[1]=65536", "variable 'table[1]': 65536 does not fit __u16"),
         ("limits[1].least=1", "variable 'limits[1].least': struct limit has no member 'least'"),
-        ("hash[1]=1", "variable 'hash[1]': hash is a map of type hash, and elements are set of arrays only"),
+        ("hash[x]=1", "variable 'hash[x]': as a key, "),
         ("untyped[1]=1", "the type of its values is not known: declare untyped with __type(value, ...)"),
         ("words[1]=far too long", "the string has 12 bytes"),
     ];

@@ -226,6 +226,12 @@ impl Loading<'_> {
 
 /// Gives elements their initial values.
 fn fill_elements(spec: &MapSpec, map: &Map) -> Result<(), Why> {
+    for (key, value) in &spec.entries {
+        if (key.len(), value.len()) != (spec.key_size as usize, map.copy_size()) {
+            return Err(Why::Impossible("an initial entry has another size than those of the map".to_owned()));
+        }
+        map.update(key, value, 0).map_err(Why::Kernel)?;
+    }
     for (slots, value) in &spec.elements {
         let (have, need) = ((4, value.len()), (spec.key_size, map.copy_size()));
         if have != need {

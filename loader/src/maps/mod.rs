@@ -11,7 +11,7 @@
 //! made the number of CPUs, since that depends on the machine; and `values` is filled from ELF relocations, which
 //! the loader matches against [`MapDecl::slots`].
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use twinbpf_btf::{Btf, Linkage, Member, Type, TypeId, VarInfo};
 use twinbpf_vm::map::{MapKind, MapSpec};
@@ -338,6 +338,7 @@ impl<'a> Definition<'a> {
             inner: inner.map(Box::new),
             slots: Vec::new(),
             elements: Vec::new(),
+            entries: BTreeMap::new(),
             data: None,
             key_fields: fields(self.key),
             value_fields: fields(self.value),

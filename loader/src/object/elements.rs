@@ -1,8 +1,8 @@
-//! Elements of array maps, and setting them before a program runs.
+//! Elements of maps, and setting them before a program runs: of arrays by index, of hashes and tries by key.
 
 use std::sync::Arc;
 
-use twinbpf_btf::{Btf, TypeId, encode_initialiser, set_value};
+use twinbpf_btf::{encode_initialiser, set_value};
 use twinbpf_isa::Endian;
 use twinbpf_vm::map::{MapKind, MapSpec};
 
@@ -18,60 +18,137 @@ impl Object {
     pub(super) fn set_element(&mut self, map: usize, path: &str, place: &str, text: &str) -> Result<(), Cause> {
         let fail = |why: String| Cause::Variable { name: path.into(), why };
         let spec = &self.maps[map];
-        let (slot, member) = slot(spec, place).map_err(fail)?;
+        let (inside, member) = in_brackets(spec, place).map_err(fail)?;
         let btf = self.btf.as_ref();
         let btf = btf.ok_or_else(|| Cause::NoBtf { what: format!("setting an element of map '{}'", spec.name) })?;
-        let untyped =
-            || fail(format!("the type of its values is not known: declare {} with __type(value, ...)", spec.name));
-        let value_type = value_type(btf, &spec.name).ok_or_else(untyped)?;
-        if spec.value_size > MOST {
+        let untyped = |what: &str| {
+            fail(format!("the type of its {what}s is not known: declare {} with __type({what}, ...)", spec.name))
+        };
+        let types = map_specs(btf).into_iter().find(|decl| decl.name == *spec.name);
+        if spec.value_size.max(spec.key_size) > MOST {
             return Err(Cause::TooLarge {
                 what: format!("'{path}'"),
-                size: spec.value_size.into(),
+                size: spec.value_size.max(spec.key_size).into(),
                 limit: MOST.into(),
             });
         }
-        let mut bytes = initial(spec, slot);
+        let value_type = types.as_ref().and_then(|types| types.value_type).ok_or_else(|| untyped("value"))?;
+        let place = match spec.kind {
+            MapKind::Array => Place::Slot(slot(spec, inside).map_err(fail)?),
+            _ => {
+                let key_type = types.and_then(|types| types.key_type).ok_or_else(|| untyped("key"))?;
+                let mut key = vec![0; spec.key_size as usize];
+                let set = encode_initialiser(btf, key_type, inside, &mut key, Endian::Little);
+                set.map_err(|error| fail(format!("as a key, {error}")))?;
+                if spec.kind == MapKind::LpmTrie {
+                    clear_what_does_not_count(&mut key);
+                }
+                Place::Key(key.into())
+            }
+        };
+        let mut bytes = initial(spec, &place);
         // Whatever the object was compiled for, programs read memory in little-endian order.
         let set = match member {
             "" => encode_initialiser(btf, value_type, text, &mut bytes, Endian::Little),
             member => set_value(btf, value_type, member, text, &mut bytes, Endian::Little),
         };
         set.map_err(|error| fail(error.to_string()))?;
-        self.maps[map].elements.push((slot..slot + 1, bytes.into()));
+        match place {
+            Place::Slot(slot) => self.maps[map].elements.push((slot..slot + 1, bytes.into())),
+            Place::Key(key) => drop(self.maps[map].entries.insert(key, bytes.into())),
+        }
         Ok(())
     }
 }
 
-/// The slot that `[3].member` names, and the member.
-fn slot<'a>(spec: &MapSpec, place: &'a str) -> Result<(u32, &'a str), String> {
-    let (name, entries) = (&spec.name, spec.max_entries);
-    if spec.kind != MapKind::Array {
-        return Err(format!("{name} is a map of type {}, and elements are set of arrays only", spec.kind.name()));
+/// Where an element is.
+enum Place {
+    Slot(u32),
+    Key(Arc<[u8]>),
+}
+
+/// Makes keys of one prefix, `struct bpf_lpm_trie_key`, the same.
+fn clear_what_does_not_count(key: &mut [u8]) {
+    let Some((bits, data)) = key.split_first_chunk_mut() else { return };
+    let bits = u32::from_le_bytes(*bits) as usize;
+    for (at, byte) in data.iter_mut().enumerate() {
+        let count = bits.saturating_sub(8 * at).min(8) as u32;
+        *byte &= !0xff_u8.checked_shr(count).unwrap_or(0);
     }
-    let parts = place.strip_prefix('[').and_then(|inside| inside.split_once(']'));
-    let (index, member) = parts.ok_or_else(|| format!("{name} is a map: write {name}[INDEX]=VALUE"))?;
-    let index = index.trim();
+}
+
+/// What `[3].member` has in its brackets, and the member.
+fn in_brackets<'a>(spec: &MapSpec, place: &'a str) -> Result<(&'a str, &'a str), String> {
+    let name = &spec.name;
+    if !matches!(spec.kind, MapKind::Array | MapKind::Hash | MapKind::LruHash | MapKind::LpmTrie) {
+        return Err(format!(
+            "{name} is a map of type {}, and elements are set of arrays, hashes and tries only",
+            spec.kind.name()
+        ));
+    }
+    let what = if spec.kind == MapKind::Array { "INDEX" } else { "KEY" };
+    let end = closing(place).ok_or_else(|| format!("{name} is a map: write {name}[{what}]=VALUE"))?;
+    Ok((&place[1..end], &place[end + 1..]))
+}
+
+/// The name and the value of a setting, `NAME=VALUE`. The name may have a key in brackets, and an `=` in that.
+///
+/// ```
+/// use twinbpf_loader::split_setting;
+///
+/// assert_eq!(split_setting("limit=3"), Some(("limit", "3")));
+/// assert_eq!(split_setting(r#"flows[{"name":"a=b"}].count=3"#), Some((r#"flows[{"name":"a=b"}].count"#, "3")));
+/// ```
+pub fn split_setting(text: &str) -> Option<(&str, &str)> {
+    let equals = text.find('=')?;
+    let end = match text.find('[').filter(|open| *open < equals) {
+        Some(open) => open + closing(&text[open..])?,
+        None => 0,
+    };
+    let equals = end + text[end..].find('=')?;
+    Some((text[..equals].trim_end(), &text[equals + 1..]))
+}
+
+/// Where the bracket is that closes the one at the start.
+fn closing(text: &str) -> Option<usize> {
+    let (bytes, mut open, mut quoted, mut at) = (text.as_bytes(), 0, false, 0);
+    while at < bytes.len() {
+        match &bytes[at..] {
+            [b'\\', ..] if quoted => at += 1,
+            // A character.
+            [b'\'', _, b'\'', ..] if !quoted => at += 2,
+            [b'"', ..] => quoted = !quoted,
+            [b'[', ..] if !quoted => open += 1,
+            [b']', ..] if !quoted => open -= 1,
+            _ => {}
+        }
+        if open == 0 {
+            return (at > 0).then_some(at);
+        }
+        at += 1;
+    }
+    None
+}
+
+/// The slot of an index.
+fn slot(spec: &MapSpec, index: &str) -> Result<u32, String> {
+    let (name, entries, index) = (&spec.name, spec.max_entries, index.trim());
     let number = match index.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
         None => index.parse().ok(),
     };
     let number = number.ok_or_else(|| format!("'{index}' is no index"))?;
     let slot = u32::try_from(number).ok().filter(|slot| *slot < entries);
-    let slot = slot.ok_or_else(|| format!("index {number} is too large: {name} has {entries} elements"))?;
-    Ok((slot, member))
+    slot.ok_or_else(|| format!("index {number} is too large: {name} has {entries} elements"))
 }
 
 /// The value of an element before programs run.
-fn initial(spec: &MapSpec, slot: u32) -> Vec<u8> {
-    let set: Option<&Arc<[u8]>> =
-        spec.elements.iter().rev().find(|(slots, _)| slots.contains(&slot)).map(|(_, value)| value);
+fn initial(spec: &MapSpec, place: &Place) -> Vec<u8> {
+    let set = match place {
+        Place::Slot(slot) => spec.elements.iter().rev().find(|(slots, _)| slots.contains(slot)).map(|(_, value)| value),
+        Place::Key(key) => spec.entries.get(key),
+    };
     let mut bytes = set.map(|value| value.to_vec()).unwrap_or_default();
     bytes.resize(spec.value_size as usize, 0);
     bytes
-}
-
-/// Type of the values of a map that `.maps` declares.
-fn value_type(btf: &Btf, name: &str) -> Option<TypeId> {
-    map_specs(btf).into_iter().find(|decl| decl.name == name)?.value_type
 }

@@ -35,6 +35,7 @@ use twinbpf_isa::{Endian, Insn, encode_all};
 use twinbpf_vm::digest::Digest;
 use twinbpf_vm::map::{MapSpec, Slot};
 
+pub use elements::split_setting;
 pub use spec::{DataPointer, Note, NoteKind, ProgramSpec, Reference, Role};
 pub use struct_ops::StructOps;
 pub use vars::Variable;

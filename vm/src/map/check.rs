@@ -68,6 +68,20 @@ pub enum MapError {
         /// Reason, for messages.
         reason: String,
     },
+    /// An initial entry was refused.
+    #[error("map {map}: its entry with the key {} is refused: {errno}", hexadecimal(key))]
+    Entry {
+        /// Name of the map.
+        map: Arc<str>,
+        /// Bytes of the key.
+        key: Arc<[u8]>,
+        /// What an update gives.
+        errno: Errno,
+    },
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl MapError {
@@ -78,6 +92,7 @@ impl MapError {
             MapError::Kind { .. } => Errno::EOPNOTSUPP,
             MapError::Memory { .. } => Errno::ENOMEM,
             MapError::Slot { .. } => Errno::EINVAL,
+            MapError::Entry { errno, .. } => *errno,
         }
     }
 }

@@ -125,6 +125,10 @@ impl Maps {
 
     fn fill_elements(&self, index: usize, spec: &MapSpec) -> Result<(), MapError> {
         let map = &self.own[index];
+        for (key, value) in &spec.entries {
+            let set = map.update(key, value, 0, 0);
+            set.map_err(|errno| MapError::Entry { map: Arc::clone(&spec.name), key: Arc::clone(key), errno })?;
+        }
         for (slots, value) in &spec.elements {
             for slot in slots.clone() {
                 let fail = |reason: String| MapError::Slot { map: Arc::clone(&spec.name), slot, reason };

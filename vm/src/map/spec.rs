@@ -1,5 +1,6 @@
 //! Map definitions: type, sizes, flags and initial contents, without memory.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -122,6 +123,8 @@ pub struct MapSpec {
     pub slots: Vec<(u32, Slot)>,
     /// Initial values of elements of an array: slots, and the value of each of them. Later ones replace earlier ones.
     pub elements: Vec<(Range<u32>, Arc<[u8]>)>,
+    /// Initial entries of a map with keys: key and value.
+    pub entries: BTreeMap<Arc<[u8]>, Arc<[u8]>>,
     /// Set for the maps made from data sections.
     pub data: Option<Data>,
     /// Scalars of the key, in memory order, from BTF; sorts and prints keys.
@@ -149,6 +152,7 @@ impl MapSpec {
             inner: None,
             slots: Vec::new(),
             elements: Vec::new(),
+            entries: BTreeMap::new(),
             data: None,
             key_fields: Vec::new(),
             value_fields: Vec::new(),
