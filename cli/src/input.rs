@@ -7,18 +7,25 @@ use twinbpf_vm::mem::Block;
 
 use crate::load;
 
-/// The program that was named, or the only one there is.
-pub(crate) fn choose<'a>(object: &'a Object, name: Option<&str>) -> Result<&'a ProgramSpec> {
+/// The program that was named, or all there are.
+pub(crate) fn programs<'a>(object: &'a Object, name: Option<&str>) -> Result<Vec<&'a ProgramSpec>> {
     if let Some(name) = name {
         let names = || object.programs.iter().map(|spec| &*spec.name).collect::<Vec<_>>().join(", ");
         let index = object.program(name);
         let index =
             index.with_context(|| format!("{}: there is no program '{name}'; it has {}", object.name, names()))?;
-        return Ok(&object.programs[index]);
+        return Ok(vec![&object.programs[index]]);
     }
     let entries: Vec<&ProgramSpec> = object.programs.iter().filter(|spec| spec.role == Role::Entry).collect();
-    match entries.as_slice() {
-        [] => bail!("{}: no program", object.name),
+    if entries.is_empty() {
+        bail!("{}: no program", object.name);
+    }
+    Ok(entries)
+}
+
+/// The program that was named, or the only one there is.
+pub(crate) fn choose<'a>(object: &'a Object, name: Option<&str>) -> Result<&'a ProgramSpec> {
+    match programs(object, name)?.as_slice() {
         [only] => Ok(only),
         several => {
             let names: Vec<String> = several.iter().map(|spec| format!("{}:{}", object.name, spec.name)).collect();

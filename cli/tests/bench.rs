@@ -74,3 +74,80 @@ fn a_program_that_traps_is_an_error() {
     assert_eq!(output.status.code(), Some(125));
     assert!(stderr(&output).starts_with("twinbpf: memory access out of bounds: "), "{}", stderr(&output));
 }
+
+/// An Ethernet frame with an IPv4 header of this source.
+fn frame(source: [u8; 4]) -> String {
+    let mut bytes = [0_u8; 14 + 20];
+    (bytes[12], bytes[14]) = (8, 0x45);
+    bytes[26..30].copy_from_slice(&source);
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn all_programs_of_an_object_are_measured_on_all_packets() {
+    let packets = [frame([10, 0, 0, 1]), frame([10, 0, 0, 2])];
+    let args = ["--packet", &packets[0], "--packet", &packets[1], "--engine", "interp,jit"];
+    let report = json(&[&["packets/xdp_vlan.bpf.o"], &args[..]].concat());
+    let programs = report["programs"].as_array().unwrap();
+    let names: Vec<&str> = programs.iter().map(|program| program["program"].as_str().unwrap()).collect();
+    let wanted = ["push", "pop", "cut", "grow", "metadata"].map(|name| format!("packets/xdp_vlan.bpf.o:{name}"));
+    assert_eq!(names, wanted);
+    assert!(programs.iter().all(|program| program["engines"][0]["ns"].is_number()), "{report}");
+    let output = run(&["bench", "packets/xdp_vlan.bpf.o", "--time", "30ms"]);
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(text.contains("packets/xdp_vlan.bpf.o: none of its programs can be measured on this input\n"), "{text}");
+    assert!(
+        text.contains("  packets/xdp_vlan.bpf.o:push: program push (section xdp) gets a packet: give one"),
+        "{text}"
+    );
+    let some = json(&["embed/packets.bpf.o", "--packet", &packets[0], "--engine", "interp"]);
+    let left_out = some["left_out"].as_array().unwrap();
+    assert!(left_out.iter().all(|one| one["program"].is_string() && one["why"].is_string()), "{some}");
+}
+
+#[test]
+fn instructions_are_the_mean_of_all_packets() {
+    let [blocked, other] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(frame);
+    let insns = |packets: &[&str]| {
+        let args: Vec<&str> = packets.iter().flat_map(|packet| ["--packet", packet]).collect();
+        let set = ["embed/filter.bpf.o", "--engine", "interp", "--set", "blocked[0x0100000a]=0"];
+        json(&[&set[..], &args].concat())["programs"][0]["insns"].as_u64().unwrap()
+    };
+    let [one, two] = [&blocked, &other].map(|packet| insns(&[packet]));
+    assert_ne!(one, two, "the filter counts what it drops");
+    assert_eq!(insns(&[&blocked, &other]), (one + two) / 2);
+}
+
+#[test]
+fn maps_get_what_a_file_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("rules.txt");
+    let exec = |text: &str, source: [u8; 4]| {
+        std::fs::write(&rules, text).unwrap();
+        run(&["exec", "embed/filter.bpf.o", "--packet", &frame(source), "--set", &format!("@{}", rules.display())])
+    };
+    let verdict = |text: &str, source| String::from_utf8(exec(text, source).stdout).unwrap();
+    let text =
+        "# addresses in network order\n\nblocked[0x0100000a]=0\n  blocked[16777226] = 7\nblocked[0x0200000a]=0\n";
+    for (source, wanted) in [([10, 0, 0, 1], "0x1"), ([10, 0, 0, 2], "0x1"), ([10, 0, 0, 3], "0x2")] {
+        assert!(verdict(text, source).contains(wanted), "{source:?}: {}", verdict(text, source));
+    }
+    let place = |line: &str| format!("{}:2: {line}", rules.display());
+    for (line, why) in [
+        ("blocked", "write it as VAR=VALUE or MAP[KEY]=VALUE"),
+        ("blocked[x]=1", "variable 'blocked[x]': as a key, "),
+        ("blocked[1]=x", "variable 'blocked[1]': "),
+        ("blocked=1", "blocked is a map: write blocked[KEY]=VALUE"),
+        (
+            "verdicts[0]=1",
+            "verdicts is a map of type percpu_array, and elements are set of arrays, hashes and tries only",
+        ),
+    ] {
+        let text = stderr(&exec(&format!("blocked[1]=1\n{line}\n"), [0; 4]));
+        assert!(text.contains(&place(line)) && text.contains(why), "{text}");
+    }
+    let full: String = (0..65).map(|key| format!("blocked[{key}]=1\n")).collect();
+    let text = stderr(&exec(&full, [0; 4]));
+    assert!(text.contains("map blocked: its entry with the key 40000000 is refused: the map is full"), "{text}");
+}

@@ -13,18 +13,20 @@ use super::{CompileArgs, LimitArgs, LoadArgs, duration};
 #[command(after_help = "Examples:
   twinbpf bench kernel.bpf.o
   twinbpf bench a.bpf.o:parse b.bpf.o:parse --packet @frame.bin --engine interp,jit
+  twinbpf bench filter.bpf.o --packet @udp.bin --packet @tcp.bin --set @rules.txt
   twinbpf bench *.bpf.o --ctx @block.bin --json --svg times.svg
   twinbpf bench kernel.bpf.o --engine jit --flamegraph where.svg
 
 The first engine's result is what the others must compute; one that does not is named and not timed. Engines take
 turns; the figures are medians of the turns, the spread goes from the shortest to the longest. A ratio is to the first
-engine in the same turn. Runs of a turn share their input, as in BPF_PROG_TEST_RUN.
+engine in the same turn. Runs of a turn share their input, as in BPF_PROG_TEST_RUN. Of an object without a program all
+are measured; those that cannot run on the input are named.
 
 `kernel` is this one, and one of `all` where programs may be loaded. Of packet programs it tells whole nanoseconds; each
 run of a raw_tp or syscall program, on --ctx, is a system call of its own, whose time counts. Of r0 it tells the lower
 half.")]
 pub(crate) struct BenchArgs {
-    /// Objects, and the program in each if there are several.
+    /// Objects, and the program in each if not all are wanted.
     #[arg(required = true, value_name = "OBJ[:PROG]")]
     pub(crate) programs: Vec<String>,
     /// Engines to compare, with commas between them; `all` is interp, jit and trusted, and kernel where that is
@@ -37,9 +39,9 @@ pub(crate) struct BenchArgs {
     /// Bytes of the context: hex digits, or a file.
     #[arg(long, value_name = "HEX|@FILE", conflicts_with = "packet")]
     pub(crate) ctx: Option<String>,
-    /// Bytes of a packet, around which the context of XDP and TC programs is built.
+    /// Bytes of a packet, around which the context of XDP and TC programs is built. Of several the figures are means.
     #[arg(long, value_name = "HEX|@FILE")]
-    pub(crate) packet: Option<String>,
+    pub(crate) packet: Vec<String>,
     /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,

@@ -20,42 +20,44 @@ use crate::args::{BenchArgs, BenchEngine};
 use crate::input::Input;
 use crate::load;
 
-/// A program, its input, and the engines that run it.
+/// A program, its inputs, and the engines that run it.
 pub(super) struct Contest<'a> {
     name: String,
     insns: Option<u64>,
+    /// Number of inputs.
+    inputs: u32,
     machines: Vec<(BenchEngine, Result<Timed<'a>, String>)>,
 }
 
 /// A program on an engine.
 type Timed<'a> = Box<dyn Subject + 'a>;
 
-/// The same, with what the program did on the engine once, and its instructions if they were counted.
-type Candidate<'a> = (Timed<'a>, Effect, Option<u64>);
+/// The same, with what the program did on the engine once with each input, and its instructions if they were counted.
+type Candidate<'a> = (Timed<'a>, Vec<Effect>, Option<u64>);
 
 /// A program on one engine of ours.
 struct Runner<'a> {
     instance: Instance<()>,
     entry: Entry,
-    input: &'a Input,
+    inputs: &'a [Input],
 }
 
 impl<'a> Contest<'a> {
-    /// Runs the program once on each engine.
+    /// Runs the program once on each engine with each input.
     ///
     /// # Errors
     /// Of the first engine, which the others are compared with.
     pub(super) fn new(
         object: &Object,
         spec: &ProgramSpec,
-        input: &'a Input,
+        inputs: &'a [Input],
         args: &BenchArgs,
         engines: &[BenchEngine],
     ) -> Result<Contest<'a>> {
         let mut machines = Vec::new();
-        let mut reference: Option<(BenchEngine, Effect)> = None;
+        let mut reference: Option<(BenchEngine, Vec<Effect>)> = None;
         let mut insns = None;
-        let program = Program { object, spec, input, args, warned: RefCell::default() };
+        let program = Program { object, spec, inputs, args, warned: RefCell::default() };
         for &engine in engines {
             let ready = match engine.config(load::config(&args.load, &args.limits, &args.compile)) {
                 Some(config) => {
@@ -65,12 +67,12 @@ impl<'a> Contest<'a> {
                         false => Engine::new(config.clone()),
                     })
                 }
-                None => in_kernel(object, spec, input),
+                None => in_kernel(object, spec, inputs),
             };
-            let (timed, effect) = match (ready, &reference) {
-                (Ok((timed, effect, count)), _) => {
+            let (timed, effects) = match (ready, &reference) {
+                (Ok((timed, effects, count)), _) => {
                     insns = insns.or(count);
-                    (timed, effect)
+                    (timed, effects)
                 }
                 (Err(error), None) => return Err(error),
                 (Err(error), Some(_)) => {
@@ -78,11 +80,17 @@ impl<'a> Contest<'a> {
                     continue;
                 }
             };
-            let difference = reference.as_ref().and_then(|(first, wanted)| effect.difference(engine, *first, wanted));
+            let difference = reference.as_ref().and_then(|(first, wanted)| {
+                effects.iter().zip(wanted).zip(1..).find_map(|((effect, wanted), number)| {
+                    let difference = effect.difference(engine, *first, wanted)?;
+                    Some(if inputs.len() > 1 { format!("packet {number}: {difference}") } else { difference })
+                })
+            });
             machines.push((engine, difference.map_or(Ok(timed), Err)));
-            reference.get_or_insert((engine, effect));
+            reference.get_or_insert((engine, effects));
         }
-        Ok(Contest { name: format!("{}:{}", object.name, spec.name), insns, machines })
+        let name = format!("{}:{}", object.name, spec.name);
+        Ok(Contest { name, insns, inputs: inputs.len() as u32, machines })
     }
 
     /// Measures the engines that are in it for about this long.
@@ -91,7 +99,8 @@ impl<'a> Contest<'a> {
         for (_, machine) in &mut self.machines {
             subjects.extend(machine.as_mut().ok().map(|subject| &mut **subject as &mut dyn Subject));
         }
-        let mut figures = measure::alternate(&mut subjects, time)?.into_iter();
+        // A sample takes as long with each input as it says.
+        let mut figures = measure::alternate(&mut subjects, time / self.inputs)?.into_iter();
         let columns = self.machines.iter().map(|(engine, machine)| Column {
             engine: engine.name(),
             outcome: match machine {
@@ -103,18 +112,17 @@ impl<'a> Contest<'a> {
     }
 }
 
-fn in_kernel<'a>(object: &Object, spec: &ProgramSpec, input: &Input) -> Result<Candidate<'a>> {
-    let kernel = InKernel::new(object, spec, input)?;
-    let effect = kernel.effect()?;
+fn in_kernel<'a>(object: &Object, spec: &ProgramSpec, inputs: &[Input]) -> Result<Candidate<'a>> {
+    let effects = InKernel::new(object, spec, inputs)?.effects()?;
     // Maps and globals are to be as they were.
-    Ok((Box::new(InKernel::new(object, spec, input)?), effect, None))
+    Ok((Box::new(InKernel::new(object, spec, inputs)?), effects, None))
 }
 
 /// A program that engines of ours are to run.
 struct Program<'a, 'i> {
     object: &'a Object,
     spec: &'a ProgramSpec,
-    input: &'i Input,
+    inputs: &'i [Input],
     args: &'a BenchArgs,
     /// Warnings that are printed: engines share most of them.
     warned: RefCell<BTreeSet<String>>,
@@ -125,9 +133,13 @@ impl<'i> Program<'_, 'i> {
     fn ready(&self, engine: &dyn Fn() -> Result<Engine, twinbpf::Error>) -> Result<Candidate<'i>> {
         let printed = Capture::default();
         let mut first = self.runner(engine()?, Box::new(printed.clone()))?;
-        let effect = first.effect(&printed)?;
-        let insns = first.instance.insns_executed();
-        Ok((Box::new(self.runner(engine()?, Box::new(io::sink()))?), effect, insns))
+        let (mut effects, mut insns) = (Vec::new(), Some(0));
+        for input in self.inputs {
+            effects.push(first.effect(input, &printed)?);
+            insns = insns.zip(first.instance.insns_executed()).map(|(all, one)| all + one);
+        }
+        let insns = insns.map(|all| all / self.inputs.len() as u64);
+        Ok((Box::new(self.runner(engine()?, Box::new(io::sink()))?), effects, insns))
     }
 
     fn runner(&self, engine: Engine, output: Box<dyn Write + Send>) -> Result<Runner<'i>> {
@@ -139,13 +151,13 @@ impl<'i> Program<'_, 'i> {
             }
         }
         let entry = pre.program(&self.spec.name).expect("instantiated above");
-        Ok(Runner { instance: pre.instance_with_output((), output)?, entry, input: self.input })
+        Ok(Runner { instance: pre.instance_with_output((), output)?, entry, inputs: self.inputs })
     }
 }
 
 impl Runner<'_> {
-    fn effect(&mut self, printed: &Capture) -> Result<Effect> {
-        let (block, args) = self.input.give(&mut self.instance)?;
+    fn effect(&mut self, input: &Input, printed: &Capture) -> Result<Effect> {
+        let (block, args) = input.give(&mut self.instance)?;
         let r0 = self.instance.call(self.entry, &args)?;
         let packet = self.instance.take_packet().map(|packet| [packet.meta(), packet.bytes()].concat());
         let bytes = packet.or(block.map(|block: Block| block.to_vec(0, block.len() as usize))).unwrap_or_default();
@@ -155,12 +167,16 @@ impl Runner<'_> {
 
 impl Subject for Runner<'_> {
     fn sample(&mut self, runs: u64) -> Result<Duration> {
-        let (_block, args) = self.input.give(&mut self.instance)?;
-        let start = Instant::now();
-        for _ in 0..runs {
-            self.instance.call(self.entry, &args)?;
+        let mut all = Duration::ZERO;
+        for input in self.inputs {
+            let (_block, args) = input.give(&mut self.instance)?;
+            let start = Instant::now();
+            for _ in 0..runs {
+                self.instance.call(self.entry, &args)?;
+            }
+            all += start.elapsed();
         }
-        Ok(start.elapsed())
+        Ok(all / self.inputs.len() as u32)
     }
 }
 

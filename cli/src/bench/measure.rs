@@ -13,7 +13,7 @@ const MAX_ITERATIONS: u32 = 1000;
 
 /// Something that takes time.
 pub(super) trait Subject {
-    /// Time of so many runs.
+    /// Time of so many runs, with each of several inputs their mean.
     fn sample(&mut self, runs: u64) -> Result<Duration>;
 }
 

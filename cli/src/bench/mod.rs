@@ -15,15 +15,16 @@ use std::fs;
 use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use twinbpf_loader::{Object, ProgramSpec};
 use twinbpf_trace::Output;
 
-use crate::args::{BenchArgs, split_program};
-use crate::input::{Input, choose};
+use crate::args::{BenchArgs, BenchEngine, split_program};
+use crate::input::{Input, programs};
 use crate::load;
 
 use contest::Contest;
-use report::Report;
+use report::{ProgramReport, Report};
 
 pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode> {
     if let Some(path) = &args.flamegraph {
@@ -34,10 +35,21 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode> {
     for text in &args.programs {
         let (path, name) = split_program(text);
         let objects = load::open_all(&[path], &args.load)?;
-        let spec = choose(&objects[0], name)?;
-        let input = Input::new(args.ctx.as_deref(), args.packet.as_deref(), spec)?;
-        let contest = Contest::new(&objects[0], spec, &input, args, &engines)?;
-        report.programs.push(contest.run(args.time).with_context(|| text.clone())?);
+        let specs = programs(&objects[0], name)?;
+        let measured = report.programs.len();
+        for spec in &specs {
+            match measure(&objects[0], spec, args, &engines) {
+                Ok(program) => report.programs.push(program),
+                Err(error) if specs.len() == 1 => return Err(error),
+                Err(error) => {
+                    report.left_out.push((format!("{}:{}", objects[0].name, spec.name), format!("{error:#}")))
+                }
+            }
+        }
+        if report.programs.len() == measured {
+            let reasons: Vec<String> = report.left_out.iter().map(|(name, why)| format!("\n  {name}: {why}")).collect();
+            bail!("{}: none of its programs can be measured on this input{}", objects[0].name, reasons.concat());
+        }
     }
     let mut output = Output::default();
     match args.json {
@@ -49,4 +61,18 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode> {
         fs::write(path, plot::svg(&report)).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn measure(object: &Object, spec: &ProgramSpec, args: &BenchArgs, engines: &[BenchEngine]) -> Result<ProgramReport> {
+    let inputs = inputs(args, spec)?;
+    let contest = Contest::new(object, spec, &inputs, args, engines)?;
+    contest.run(args.time).with_context(|| format!("{}:{}", object.name, spec.name))
+}
+
+/// What a program gets, one after another.
+fn inputs(args: &BenchArgs, spec: &ProgramSpec) -> Result<Vec<Input>> {
+    match args.packet.as_slice() {
+        [] => Ok(vec![Input::new(args.ctx.as_deref(), None, spec)?]),
+        packets => packets.iter().map(|packet| Input::new(None, Some(packet), spec)).collect(),
+    }
 }

@@ -11,6 +11,8 @@ use super::measure::Figures;
 #[derive(Default)]
 pub(super) struct Report {
     pub(super) programs: Vec<ProgramReport>,
+    /// Programs that no engine was measured on, and why.
+    pub(super) left_out: Vec<(String, String)>,
 }
 
 /// One program.
@@ -65,6 +67,9 @@ impl Report {
                 }
             }
         }
+        for (program, why) in &self.left_out {
+            writeln!(out, "{program} is left out: {why}")?;
+        }
         if self.programs.len() > 1 {
             writeln!(out, "geometric means of the ratios")?;
             for (engine, mean, count) in self.means() {
@@ -90,7 +95,11 @@ impl Report {
         });
         let means = self.means().into_iter();
         let means = means.map(|(engine, mean, count)| json!({ "engine": engine, "ratio": mean, "programs": count }));
-        json!({ "programs": programs.collect::<Vec<_>>(), "means": means.collect::<Vec<_>>() })
+        let left_out = self.left_out.iter().map(|(program, why)| json!({ "program": program, "why": why }));
+        json!({
+            "programs": programs.collect::<Vec<_>>(), "means": means.collect::<Vec<_>>(),
+            "left_out": left_out.collect::<Vec<_>>(),
+        })
     }
 }
 
@@ -132,7 +141,7 @@ pub(super) mod tests {
             ],
         };
         let programs = vec![program("a.o:f", figures(12.0, 0.01)), program("b.o:<g>", Err("wrong result".to_owned()))];
-        Report { programs }
+        Report { programs, left_out: vec![("b.o:h".to_owned(), "it gets a packet".to_owned())] }
     }
 
     #[test]
@@ -145,6 +154,7 @@ pub(super) mod tests {
         assert_eq!(words[2], ["interp", "1.23", "us", "1.00", "1.11", "us", "..", "1.48", "us"]);
         assert_eq!(words[3], ["jit", "12.0", "ns", "0.0100", "10.8", "ns", "..", "14.4", "ns"]);
         assert_eq!(words[7], ["jit", "-", "-", "wrong", "result"]);
+        assert!(text.contains("\nb.o:h is left out: it gets a packet\n"), "{text}");
         assert_eq!(words.last().unwrap(), &["jit", "0.0100", "1", "of", "2", "programs"]);
     }
 
