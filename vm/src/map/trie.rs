@@ -16,7 +16,7 @@ use super::hidden_slab::HiddenSlab;
 use super::lock::{Locked, lock};
 use super::slab::{Layout, Slab};
 use super::store::no_memory;
-use super::trie_node::{INFO, INTERMEDIATE, NODE, Node, Prefix, WORD, follow, get, hang, number, set};
+use super::trie_node::{INFO, INTERMEDIATE, NODE, Node, Prefix, WORD, by_side, follow, get, hang, number, set};
 use super::{BPF_EXIST, BPF_NOEXIST, Errno, MapSpec};
 use crate::mem::{Arena, Block, MemError, Record, RegionKind, RegionSpec};
 
@@ -493,9 +493,4 @@ impl LockedTrie<'_> {
         }
         None
     }
-}
-
-/// Two links, one of them for this side.
-fn by_side(side: usize, link: u64, other: u64) -> [u64; 2] {
-    if side == 0 { [link, other] } else { [other, link] }
 }

@@ -100,3 +100,8 @@ pub(super) fn get(word: &AtomicU32) -> u32 {
 pub(super) fn set(word: &AtomicU32, value: u32) {
     word.store(value, Ordering::Release);
 }
+
+/// Two links, one of them for this side.
+pub(super) fn by_side(side: usize, link: u64, other: u64) -> [u64; 2] {
+    if side == 0 { [link, other] } else { [other, link] }
+}
