@@ -34,7 +34,7 @@ impl Object {
         }
         let value_type = types.as_ref().and_then(|types| types.value_type).ok_or_else(|| untyped("value"))?;
         let place = match spec.kind {
-            MapKind::Array => Place::Slot(slot(spec, inside).map_err(fail)?),
+            MapKind::Array => ElementKey::Slot(slot(spec, inside).map_err(fail)?),
             _ => {
                 let key_type = types.and_then(|types| types.key_type).ok_or_else(|| untyped("key"))?;
                 let mut key = vec![0; spec.key_size as usize];
@@ -43,7 +43,7 @@ impl Object {
                 if spec.kind == MapKind::LpmTrie {
                     clear_what_does_not_count(&mut key);
                 }
-                Place::Key(key.into())
+                ElementKey::Key(key.into())
             }
         };
         let mut bytes = initial(spec, &place);
@@ -54,15 +54,15 @@ impl Object {
         };
         set.map_err(|error| fail(error.to_string()))?;
         match place {
-            Place::Slot(slot) => self.maps[map].elements.push((slot..slot + 1, bytes.into())),
-            Place::Key(key) => drop(self.maps[map].entries.insert(key, bytes.into())),
+            ElementKey::Slot(slot) => self.maps[map].elements.push((slot..slot + 1, bytes.into())),
+            ElementKey::Key(key) => drop(self.maps[map].entries.insert(key, bytes.into())),
         }
         Ok(())
     }
 }
 
-/// Where an element is.
-enum Place {
+/// Which element of a map.
+enum ElementKey {
     Slot(u32),
     Key(Arc<[u8]>),
 }
@@ -143,10 +143,12 @@ fn slot(spec: &MapSpec, index: &str) -> Result<u32, String> {
 }
 
 /// The value of an element before programs run.
-fn initial(spec: &MapSpec, place: &Place) -> Vec<u8> {
+fn initial(spec: &MapSpec, place: &ElementKey) -> Vec<u8> {
     let set = match place {
-        Place::Slot(slot) => spec.elements.iter().rev().find(|(slots, _)| slots.contains(slot)).map(|(_, value)| value),
-        Place::Key(key) => spec.entries.get(key),
+        ElementKey::Slot(slot) => {
+            spec.elements.iter().rev().find(|(slots, _)| slots.contains(slot)).map(|(_, value)| value)
+        }
+        ElementKey::Key(key) => spec.entries.get(key),
     };
     let mut bytes = set.map(|value| value.to_vec()).unwrap_or_default();
     bytes.resize(spec.value_size as usize, 0);
