@@ -235,8 +235,8 @@ fn a_library_of_something_else_is_refused() {
     let words = link("const char twinbpf_compiled[64] = \"something\";");
     assert!(words.contains("its symbol twinbpf_compiled is none of twinbpf's"), "{words}");
     let words = link("const char twinbpf_compiled[64] = \"twinbpf\\0\\7\";");
-    assert!(words.contains("its format is version 7, and only 3 can be loaded"), "{words}");
-    let words = link("const char twinbpf_compiled[64] = \"twinbpf\\0\\3\\0\\0\\0\\x40\\0\\0\\0\\xff\\xff\\xff\";");
+    assert!(words.contains("its format is version 7, and only 4 can be loaded"), "{words}");
+    let words = link("const char twinbpf_compiled[64] = \"twinbpf\\0\\4\\0\\0\\0\\x40\\0\\0\\0\\xff\\xff\\xff\";");
     assert!(words.contains("its description is damaged"), "{words}");
 }
 
@@ -272,18 +272,18 @@ fn verified_code_runs_and_changed_code_does_not() {
     let library = library(&folder, object, &[]);
     assert_eq!(succeed(object, &run(object, &["--verify-native"], &library)), golden);
 
-    // `pop rbp; ret 16` as `pop rbp; ret 24`: returns take a word too much from the stack.
+    // `pop rbp` before a return as `pop rcx`: the caller's frame is lost.
     let mut bytes = fs::read(&library).unwrap();
-    let ret = [0x5d, 0xc2, 0x10, 0x00];
+    let ret = [0x48, 0x89, 0xec, 0x5d, 0xc3];
     let all: Vec<usize> = (0..bytes.len() - ret.len()).filter(|at| bytes[*at..].starts_with(&ret)).collect();
     assert!(!all.is_empty());
-    all.iter().for_each(|at| bytes[at + 2] = 0x18);
+    all.iter().for_each(|at| bytes[at + 3] = 0x59);
     let changed = folder.path().join("changed.so");
     fs::write(&changed, bytes).unwrap();
     let output = run(object, &["--verify-native"], &changed);
     assert_eq!(output.status.code(), Some(125), "{output:?}");
     let text = stderr(&output);
-    assert!(text.contains("changed.so") && text.contains("`ret 18h`") && text.contains("stack pointer"), "{text}");
+    assert!(text.contains("changed.so") && text.contains("`ret`") && text.contains("rbp"), "{text}");
 }
 
 harness::tests! {
