@@ -72,7 +72,7 @@ static RECORDINGS: LazyLock<PathBuf> = LazyLock::new(|| {
         "perf record -q -o tp.data -e sched:sched_wakeup -e sched:sched_switch -a -- \
          sh -c 'for i in 1 2 3 4 5 6 7 8 9; do ls / >/dev/null; sleep 0.01; done'",
     );
-    sh(&folder, "perf record -q -o cpu.data -e cpu-clock -F 499 -g -- ./work");
+    sh(&folder, "perf record -q -o cpu.data -e cpu-clock -F 1999 -g -- ./work");
     folder
 });
 
