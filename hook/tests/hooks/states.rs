@@ -222,10 +222,15 @@ pub(crate) fn ten_thousand_cycles() {
         assert_eq!(call_once(add), of_mask(0));
     };
     (0..100).for_each(cycle);
-    let before = footprint();
-    (0..10_000).for_each(cycle);
-    let after = footprint();
-    assert!(after.0 <= before.0 + 64 && after.1 <= before.1 + 2, "pages, mappings: {before:?} before, {after:?} after");
+    // What earlier tests have left to the allocator may grow once; what hooks leave grows in each round.
+    let mut seen = vec![footprint()];
+    let settles = (0..3).any(|_| {
+        (0..10_000).for_each(cycle);
+        let (before, after) = (seen[seen.len() - 1], footprint());
+        seen.push(after);
+        after.0 <= before.0 + 64 && after.1 <= before.1 + 2
+    });
+    assert!(settles, "pages, mappings: {seen:?}");
 }
 
 /// What is said after each step where the kernel says the lines of [`STEPS`] (a check of `tests/vm` compares them).
