@@ -36,7 +36,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode> {
         let (path, name) = split_program(text);
         let objects = load::open_all(&[path], &args.load)?;
         let specs = programs(&objects[0], name)?;
-        let measured = report.programs.len();
+        let (measured, left_out) = (report.programs.len(), report.left_out.len());
         for spec in &specs {
             match measure(&objects[0], spec, args, &engines) {
                 Ok(program) => report.programs.push(program),
@@ -47,7 +47,8 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode> {
             }
         }
         if report.programs.len() == measured {
-            let reasons: Vec<String> = report.left_out.iter().map(|(name, why)| format!("\n  {name}: {why}")).collect();
+            let own = &report.left_out[left_out..];
+            let reasons: Vec<String> = own.iter().map(|(name, why)| format!("\n  {name}: {why}")).collect();
             bail!("{}: none of its programs can be measured on this input{}", objects[0].name, reasons.concat());
         }
     }
