@@ -1,6 +1,6 @@
 //! Objects from files, with what the command line says about them.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -107,7 +107,7 @@ fn settings(sets: &[String]) -> Result<Vec<Setting>> {
             all.push(Setting { text: set.clone(), place: format!("--set {set}") });
             continue;
         };
-        let text = fs::read_to_string(path).with_context(|| format!("--set: cannot read {path}"))?;
+        let text = text_of(path, "a file of settings").context("--set")?;
         let lines = text.lines().zip(1..).map(|(line, number)| (line.trim(), number));
         let lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
         all.extend(
@@ -183,8 +183,7 @@ pub(crate) fn linker<T: Send + 'static>(engine: &Engine, load: &LoadArgs) -> Res
     }
     for declaration in &load.externs {
         let text = match declaration.strip_prefix('@') {
-            Some(path) => String::from_utf8(read(Path::new(path), MAX_INPUT, "a file of declarations")?)
-                .with_context(|| format!("{path} is no text"))?,
+            Some(path) => text_of(path, "a file of declarations")?,
             None => declaration.clone(),
         };
         // SAFETY: the user says that programs may call these functions so.
@@ -220,6 +219,11 @@ pub(crate) fn bytes(text: &str) -> Result<Vec<u8>> {
         return input_bytes(Path::new(path));
     }
     hex_bytes(text)
+}
+
+/// The text of a file, which `what` names where it is too large.
+fn text_of(path: &str, what: &str) -> Result<String> {
+    String::from_utf8(read(Path::new(path), MAX_INPUT, what)?).with_context(|| format!("{path} is no text"))
 }
 
 /// Bytes of a file that a program gets.
