@@ -154,3 +154,33 @@ fn initial(spec: &MapSpec, place: &ElementKey) -> Vec<u8> {
     bytes.resize(spec.value_size as usize, 0);
     bytes
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_one_prefix_are_the_same() {
+        for (bits, address, wanted) in [
+            (24, [10, 0, 0, 1], [10, 0, 0, 0]),
+            (25, [10, 0, 0, 0xff], [10, 0, 0, 0x80]),
+            (0, [10, 1, 2, 3], [0; 4]),
+            (32, [10, 1, 2, 3], [10, 1, 2, 3]),
+            (99, [10, 1, 2, 3], [10, 1, 2, 3]),
+        ] {
+            let mut key = [&u32::to_le_bytes(bits)[..], &address].concat();
+            clear_what_does_not_count(&mut key);
+            assert_eq!(key[4..], wanted, "{bits} bits");
+        }
+    }
+
+    #[test]
+    fn brackets_close_outside_of_text() {
+        for (text, at) in [("[1]", 2), ("[{[2]}].a", 6), (r#"["]\""]"#, 6), ("[']'] ", 4), ("['\"']", 4)] {
+            assert_eq!(closing(text), Some(at), "{text}");
+        }
+        for text in ["", "[", "[[]", "]", "x", "[\"]"] {
+            assert_eq!(closing(text), None, "{text}");
+        }
+    }
+}
