@@ -104,6 +104,43 @@ fn callx_calls_any_function_address() {
     assert!(rig.agree(2).contains("address 0"));
 }
 
+/// The fifth argument goes by the context.
+#[test]
+fn fifth_arguments_arrive() {
+    for call in ["call f", "r0 = func(f) ll\n callx r0"] {
+        let rig = Rig::new(&format!(
+            "r6 = r2
+             r1 = 1
+             r2 = 2
+             r3 = 3
+             r4 = 4
+             r5 = r6
+             {call}
+             r7 = r0
+             r1 = 1
+             r2 = 2
+             r3 = 3
+             r4 = 4
+             r5 = 9
+             {call}
+             r0 <<= 8
+             r0 |= r7
+             exit
+             f: r0 = r5
+             r1 = r0
+             if r1 > 8 goto +4
+             r5 = 77
+             r6 = r1
+             call g
+             r0 = r6
+             exit
+             g: r0 = r5
+             exit"
+        ));
+        assert_eq!(rig.agree(5), "0x905, memory 0, 0 insns", "{call}");
+    }
+}
+
 #[test]
 fn programs_replace_each_other() {
     let main = "r6 = r1
@@ -137,6 +174,26 @@ fn programs_replace_each_other() {
     assert_eq!(rig.agree(2), "0xa, memory 5, 0 insns");
     assert!(rig.agree(3).ends_with("0 insns"), "an empty slot");
     assert!(rig.agree(9).ends_with("0 insns"), "no slot");
+}
+
+#[test]
+fn programs_find_nothing_in_the_registers_of_others() {
+    // The fifth is in the context from a call before.
+    let main = "r6 = r2
+         r7 = r1
+         r5 = 55
+         call f
+         r1 = r7
+         r2 = map_fd(0) ll
+         r3 = r6
+         call 12
+         exit
+         f: r0 = r5
+         exit";
+    for register in 2..6 {
+        let rig = Rig::with(&[main, &format!("r0 = r{register}\nexit")]);
+        assert_ne!(rig.agree(1).split(',').next(), Some("0x37"), "r{register}");
+    }
 }
 
 #[test]
