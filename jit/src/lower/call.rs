@@ -16,7 +16,7 @@ use twinbpf_vm::host::native::{HostCode, Services, SiteKind};
 use twinbpf_vm::image::Link;
 
 use super::effects::{ARGS, Callees as _, REST, bit};
-use super::{PARAMS, Translator, constant, field, poison, reg_field, signature, trusted};
+use super::{PARAMS, Translator, constant, field, poison, signature, trusted};
 
 /// What generated code leaves to the machine.
 #[derive(Clone, Copy, Debug)]
@@ -359,8 +359,6 @@ impl Translator<'_> {
         for (reg, arg) in (2..5).zip(&mut all[3..]) {
             *arg = self.b.ins().iconst(I64, poison(reg));
         }
-        let last = self.b.ins().iconst(I64, poison(5));
-        self.store_cx(last, reg_field(5));
         let signature = self.bpf_signature();
         self.b.ins().return_call_indirect(signature, value, &all);
         self.continue_in(failed);
