@@ -244,6 +244,11 @@ impl Generator<'_, '_> {
             let src = self.some_number().map_or(Operand::Imm(self.choices.imm()), Operand::Reg);
             self.emit(mov(Reg::R0, src));
         }
+        if self.indirect_once_in(3) {
+            // A callback goes on where it gives 0.
+            let imm = self.choices.below(2) as i32;
+            self.emit(Insn::Alu { width: Width::W64, op: AluOp::And, dst: Reg::R0, src: Operand::Imm(imm) });
+        }
         self.emit(Insn::Exit);
     }
 

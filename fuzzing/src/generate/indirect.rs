@@ -1,14 +1,16 @@
 //! Control that follows a register: `callx` and `gotox`. Kernels take neither, so only the machine gets them.
 
-use twinbpf_isa::{AluOp, Cond, Insn, Operand, Reg, Width};
+use twinbpf_isa::{AluOp, CallKind, Cond, Insn, Operand, Reg, Width};
 
 use super::body::{Dialect, Generator, NESTING};
-use super::insns::{load, value_address};
+use super::insns::{load, mov, value_address};
 use super::regs::Kind;
 use super::world::{LABELS, TABLE};
 
 /// The kind of an `lddw` with the address of a function.
 const ADDRESS: u8 = 4;
+/// The helper `bpf_loop`.
+const LOOP: i32 = 181;
 
 impl Generator<'_, '_> {
     /// Whether control may follow a register, once in so many times.
@@ -54,6 +56,34 @@ impl Generator<'_, '_> {
         }
         self.emit(Insn::Callx { dst: Reg::R0 });
         self.called();
+    }
+
+    /// Has `bpf_loop` call a later function a few times. A number decides on it sometimes.
+    pub(super) fn call_back(&mut self) {
+        let later = self.functions - self.function - 1;
+        if later == 0 || self.loops > 0 || self.calls.len() + self.addresses.len() > self.functions + 1 {
+            return self.arithmetic();
+        }
+        let context = self.some_number().map_or(Operand::Imm(self.choices.imm()), Operand::Reg);
+        self.emit(mov(Reg::R3, context));
+        // A flag that the helper does not know, and more rounds than it allows.
+        let flags = self.choices.pick(&[0, 0, 0, 0, 0, 1]);
+        self.emit(mov(Reg::R4, Operand::Imm(flags)));
+        let rounds = self.choices.pick(&[0, 1, 2, 2, 3, 3, 3, 9 << 20]);
+        self.code.push(Insn::LoadImm { dst: Reg::R1, kind: 0, imm: rounds });
+        // The helper takes the lower half.
+        let imm = self.choices.pick(&[0, 0, 1]);
+        self.code.push(Insn::LoadImmHi { imm });
+        let function = self.function + 1 + self.choices.below(later);
+        let at = self.address(Reg::R2);
+        self.addresses.push((at, function));
+        let kept = self.some(self.regs.readable() & !0b11110);
+        if let Some(by) = kept.filter(|_| self.choices.once_in(4)) {
+            self.choose(by);
+            let at = self.address(Reg::R2);
+            self.addresses.push((at, self.function + 1 + self.choices.below(later)));
+        }
+        self.call(CallKind::Helper, LOOP);
     }
 
     /// A jump to one of several blocks, which join after it, through the table of the world. After the `gotox` comes a

@@ -49,6 +49,7 @@ impl Generator<'_, '_> {
             22 => self.point_somewhere(),
             LARGE..27 => self.branch(),
             27..29 => self.repeat(),
+            29 if self.indirect_once_in(3) => self.call_back(),
             29 => self.call_any(),
             30..32 => self.call_helper(),
             _ => self.word_in_bytes(),
@@ -300,7 +301,7 @@ impl Generator<'_, '_> {
         self.call(CallKind::Local, 0);
     }
 
-    fn call(&mut self, kind: CallKind, imm: i32) {
+    pub(super) fn call(&mut self, kind: CallKind, imm: i32) {
         self.emit(Insn::Call { kind, off: 0, imm });
         self.called();
     }

@@ -176,8 +176,13 @@ impl Translator<'_> {
         {
             return ends;
         }
-        let (native, params) = function.native();
-        let params = usize::from(params);
+        let (code, params) = self.host_code(host);
+        self.call_thunk(code, &ARG_REGS[..params])
+    }
+
+    /// A host function's [`HostCode`], and how many arguments it takes.
+    pub(super) fn host_code(&mut self, host: u32) -> ((Value, Value), usize) {
+        let (native, params) = self.input.image.hosts()[host as usize].native();
         let (code, env) = match self.input.values {
             None => (
                 self.b.ins().iconst(I64, native.code.addr() as i64),
@@ -190,11 +195,18 @@ impl Translator<'_> {
                 (code, self.b.ins().load(I64, constant(), hosts, at(offset_of!(HostCode, env))))
             }
         };
-        self.call_thunk((code, env), &ARG_REGS[..params])
+        ((code, env), usize::from(params))
     }
 
     /// Calls a [`HostCode`] with what these registers hold.
-    pub(super) fn call_thunk(&mut self, (code, env): (Value, Value), params: &[Reg]) -> bool {
+    pub(super) fn call_thunk(&mut self, code: (Value, Value), params: &[Reg]) -> bool {
+        let value = self.thunk_value(code, params);
+        self.set(Reg::R0, value);
+        self.after_call()
+    }
+
+    /// What a [`HostCode`] gives for what these registers hold.
+    pub(super) fn thunk_value(&mut self, (code, env): (Value, Value), params: &[Reg]) -> Value {
         let mut args = [env; 7];
         args[1] = self.cx;
         for (arg, reg) in args[2..].iter_mut().zip(params) {
@@ -202,12 +214,11 @@ impl Translator<'_> {
         }
         let (value, status) = self.c_call(code, &args[..params.len() + 2]);
         self.trap_if(status, SiteKind::Failed);
-        self.set(Reg::R0, value);
-        self.after_call()
+        value
     }
 
     /// r10 of a callee, and whether there is no room for its frame.
-    fn room(&mut self) -> (Value, Value) {
+    pub(super) fn room(&mut self) -> (Value, Value) {
         let stride = i64::from(self.input.image.frame_stride());
         let frame = self.b.ins().iadd_imm_s(self.fp, stride);
         let limit = self.load_cx(I64, constant(), field!(frame_limit));
@@ -244,7 +255,7 @@ impl Translator<'_> {
         Some(used)
     }
 
-    fn function_ref(&mut self, callee: u32) -> FuncRef {
+    pub(super) fn function_ref(&mut self, callee: u32) -> FuncRef {
         if let Some(known) = self.callees.get(&callee) {
             return *known;
         }
@@ -293,7 +304,7 @@ impl Translator<'_> {
     }
 
     /// Calls a function by its index, which the code that enters the interpreter may need.
-    fn call_indexed(&mut self, index: Value, args: &[Value]) -> Inst {
+    pub(super) fn call_indexed(&mut self, index: Value, args: &[Value]) -> Inst {
         let target = self.b.ins().ireduce(I32, index);
         self.store_cx(target, field!(target));
         let functions = self.load_cx(I64, constant(), field!(functions));

@@ -7,6 +7,7 @@ mod jump_threading;
 mod payments;
 
 use twinbpf_isa::Insn;
+use twinbpf_vm::host::Intrinsic;
 use twinbpf_vm::image::{Image, Link};
 
 use payments::Payments;
@@ -32,6 +33,15 @@ enum Next {
     Two(u32, u32),
     /// Every label, after a computed jump.
     Labels,
+}
+
+/// Whether a call may be lowered to one of a function of the image.
+fn nests(image: &Image, link: Link) -> bool {
+    match link {
+        Link::Host(host) => image.hosts()[host as usize].intrinsic() == Some(Intrinsic::Loop),
+        Link::TailCall => false,
+        Link::Function(_) | Link::Trap(_) | Link::None | Link::Value(_) => true,
+    }
 }
 
 /// Blocks are numbered in the order of their instructions, copies of them after. Reused from function to function.
@@ -128,7 +138,7 @@ impl Flow {
                 Successors::FallThrough => {}
                 Successors::Call => {
                     self.calls = true;
-                    self.nests |= !matches!(image.links()[pc as usize], Link::Host(_) | Link::TailCall);
+                    self.nests |= nests(image, image.links()[pc as usize]);
                     if calls_end {
                         self.mark(pc + 1);
                     }

@@ -61,8 +61,10 @@ const NEXT_CPU: &str = "cpu_numbers_are_one_more";
 const LONGER_ARRAYS: &str = "arrays_have_one_more_entry";
 const FIRST_PLANE: &str = "per_cpu_values_are_those_of_cpu_0";
 const NEXT_MAP: &str = "known_maps_are_the_next_ones";
+pub(super) const SHORT_LOOPS: &str = "loops_are_one_round_shorter";
+pub(super) const DEAF_LOOPS: &str = "loops_go_on_whatever_callbacks_give";
 
-static INTRINSICS: [Row; 3] = [
+static INTRINSICS: [Row; 4] = [
     Row {
         info: IntrinsicInfo {
             helper: "`bpf_get_smp_processor_id`",
@@ -83,6 +85,16 @@ static INTRINSICS: [Row; 3] = [
     },
     Row {
         info: IntrinsicInfo {
+            helper: "`bpf_loop`",
+            condition: "the callback is known, reads no more than its arguments r1 to r4, and has a frame of the same size as \
+                        all others",
+            becomes: "a loop that calls the callback; the helper is called where it fails",
+            mutants: &[SHORT_LOOPS, DEAF_LOOPS],
+        },
+        lower: |it, host| it.bpf_loop(host),
+    },
+    Row {
+        info: IntrinsicInfo {
             helper: "any whose first argument is a map",
             condition: "the map is known",
             becomes: "a call of a function of this map: no handle is looked up, and what it reads in the frame it reads \
@@ -100,7 +112,7 @@ impl Translator<'_> {
     }
 
     /// What a host function means to the compiler.
-    fn meaning(&self, host: u32) -> Option<Intrinsic> {
+    pub(super) fn meaning(&self, host: u32) -> Option<Intrinsic> {
         self.input.image.hosts()[host as usize].intrinsic()
     }
 

@@ -6,13 +6,14 @@
 //! [`flow`] finds basic blocks and threads jumps, [`effects`] gives the registers that instructions read and write,
 //! [`register_liveness`] those that functions read. BPF registers are SSA variables ([`subregisters`]); [`stack_slots`]
 //! and [`forward`] keep words of the frame in registers. [`alu`], [`memory`], [`control`], [`call`] and [`c_calls`] each
-//! lower one class of instructions; [`fuel`] counts instructions, [`stack`] checks for native stack.
+//! lower one class of instructions, [`bpf_loop`] one helper; [`fuel`] counts instructions, [`stack`] checks for native stack.
 //!
 //! Generated code traps by faulting or by executing a trapping instruction; each place where it can is a *site*. Sites
 //! are numbered in the order of emission, and carry their number modulo [`CODES`] as trap code.
 
 mod alu;
 mod baseline;
+mod bpf_loop;
 mod c_calls;
 mod call;
 mod constants;

@@ -4,7 +4,7 @@
 //! make no use of that, but a program may, and a function without a result returns whatever is in r0. Callers
 //! pass only what the callee reads.
 
-use twinbpf_vm::image::{Image, Link};
+use twinbpf_vm::image::{Callee, Image, Link};
 
 use super::effects::{ALL, Callees, Regs};
 use super::flow::Flow;
@@ -91,11 +91,18 @@ impl RegisterLiveness {
     }
 }
 
-/// For each function of a program whether itself or a later function calls it; nothing if there are no calls.
+/// For each function of a program whether itself or a later function calls it; nothing if there are no calls and no
+/// addresses of functions.
 fn called(image: &Image, first: u32, count: usize) -> Option<Vec<bool>> {
     let functions = &image.functions()[first as usize..first as usize + count];
     let pcs = functions[0].start as usize..functions[count - 1].end as usize;
-    if !image.links()[pcs].iter().any(|link| matches!(link, Link::Function(_))) {
+    // A callback is called by its address.
+    let calls = |link: &Link| match link {
+        Link::Function(_) => true,
+        Link::Value(value) => matches!(image.callee(*value), Some(Callee::Function(_))),
+        Link::None | Link::Host(_) | Link::TailCall | Link::Trap(_) => false,
+    };
+    if !image.links()[pcs].iter().any(calls) {
         return None;
     }
     let mut called_later = vec![false; count];

@@ -106,6 +106,8 @@ pub enum Intrinsic {
     MapLookup,
     /// `bpf_get_smp_processor_id`: a load from the context.
     CpuNumber,
+    /// `bpf_loop`: with a known callback, a loop that calls it.
+    Loop,
 }
 
 impl HostFn {
@@ -135,7 +137,8 @@ impl HostFn {
     /// Whether it is one of ours for maps and CPU numbers, of which none does floating-point arithmetic.
     #[doc(hidden)]
     pub fn is_without_floats(&self) -> bool {
-        self.direct.is_some() || self.intrinsic.is_some() || self.bind.is_some()
+        let intrinsic = self.intrinsic.is_some_and(|intrinsic| intrinsic != Intrinsic::Loop);
+        self.direct.is_some() || intrinsic || self.bind.is_some()
     }
 
     /// Whether [`HostFn::call_direct`] may do what it does.

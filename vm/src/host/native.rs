@@ -22,6 +22,9 @@ pub const MAX_FRAME: u32 = 64 << 10;
 /// Native stack that host functions find at least, whatever calls them.
 pub const HOST_STACK: usize = 256 << 10;
 
+/// Callbacks of host functions inside each other, as long as there is native stack.
+pub const MAX_REENTRY: u32 = 128;
+
 /// The state that generated code works on. It belongs to a machine and has one address as long as that runs.
 #[repr(C)]
 pub struct Context {
@@ -72,6 +75,8 @@ pub struct Context {
     pub native_limit: u64,
     /// The CPU whose per-CPU values the program sees. Not for code that is compiled ahead of time, whose contexts end before.
     pub cpu: u32,
+    /// Callbacks of host functions that have not returned, also those that generated code calls for `bpf_loop`.
+    pub reentry: u32,
     /// Bytes below r10 that are a function's frame.
     pub frame_bytes: u64,
     /// Why a host function or service did not succeed. Not for generated code, nor is the rest.
@@ -291,6 +296,7 @@ impl Context {
             refused: 0,
             native_limit: 0,
             cpu: 0,
+            reentry: 0,
             frame_bytes: 0,
             failure: None,
             bridge,

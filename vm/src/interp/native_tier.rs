@@ -141,7 +141,7 @@ impl Machine {
         tier.native.watch(self.s.runtime.interrupt());
         let cpu = self.s.runtime.cpu();
         let context = tier.native.context();
-        context.cpu = cpu;
+        (context.cpu, context.reentry) = (cpu, 0);
         context.regs = POISON;
         context.remaining = self.budget;
     }
@@ -222,7 +222,7 @@ impl Machine {
         tier.native.watch(self.s.runtime.interrupt());
         let cpu = self.s.runtime.cpu();
         let context = tier.native.context();
-        context.cpu = cpu;
+        (context.cpu, context.reentry) = (cpu, self.reentry);
         context.regs.copy_from_slice(&self.s.r[..11]);
         (context.loops, context.remaining, context.stack_used) = (loops.into(), self.remaining, stack_used);
         let args = [1, 2, 3, 4, 5].map(|index: usize| self.s.r[index]);
@@ -287,7 +287,8 @@ impl Machine {
         let tier = self.native.running();
         let (base, counts) = (tier.current, tier.counts);
         let context = tier.native.context();
-        let (fp, frame, pc) = (context.exit_fp, context.exit_frame, context.exit_pc);
+        let (fp, frame, pc, reentry) = (context.exit_fp, context.exit_frame, context.exit_pc, context.reentry);
+        self.reentry = reentry;
         self.depth = ((frame - first) / stride) as u32 + 1;
         self.stack_used = same.map_or(context.stack_used, |size| self.depth * size);
         self.site = pc as usize;
@@ -304,7 +305,7 @@ impl Machine {
         let context = self.native.running().native.context();
         context.remaining = self.remaining;
         // The caller may call again, or fault.
-        (context.exit_fp, context.exit_frame, context.exit_pc) = (fp, frame, pc);
+        (context.exit_fp, context.exit_frame, context.exit_pc, context.reentry) = (fp, frame, pc, reentry);
         result
     }
 

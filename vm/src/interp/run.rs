@@ -6,14 +6,13 @@ use super::code::Code;
 use super::event::bad_call;
 use super::machine::{Context, Driver, Machine, NextRun, Running, Stop};
 use super::state::POISON;
+use crate::host::native::MAX_REENTRY;
 use crate::host::{Activation, Runtime};
 use crate::ident::ProgramId;
 use crate::image::{Callee, Image};
 use crate::recover;
 use crate::trap::{Backtrace, CallSite, Trap, TrapCode};
 
-/// Callbacks inside callbacks, as long as there is native stack.
-const MAX_REENTRY: u32 = 128;
 /// Places of calls that a trap names.
 const MAX_BACKTRACE: usize = 16;
 /// Stands for no limit; large enough never to be used up, small enough to add to.

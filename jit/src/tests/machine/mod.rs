@@ -2,6 +2,7 @@
 //! panics.
 #![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
+mod bpf_loop;
 mod budgets;
 mod calls;
 mod intrinsics;

@@ -3,13 +3,11 @@
 //! The iterator is 8 bytes of the program's: the last number it gave, and the end.
 
 use super::Host;
+use super::map::MAX_LOOPS;
 use crate::helper::HelperResult;
 use crate::host::{HostFn, Ptr};
 use crate::map::Errno;
 use crate::trap::Trap;
-
-/// `BPF_MAX_LOOPS`: so many numbers at most.
-const MAX_LOOPS: i64 = 8 << 20;
 
 pub(super) fn functions() -> Vec<HostFn> {
     vec![
@@ -24,7 +22,7 @@ fn new(mut caller: Host<'_>, iter: Ptr, start: i32, end: i32) -> HelperResult {
     put(&mut caller, iter, 0, 0)?;
     match i64::from(end) - i64::from(start) {
         ..0 => Err(Errno::EINVAL.into()),
-        numbers if numbers > MAX_LOOPS => Err(Errno::E2BIG.into()),
+        numbers if numbers > i64::from(MAX_LOOPS) => Err(Errno::E2BIG.into()),
         _ => Ok(put(&mut caller, iter, start.wrapping_sub(1), end)?),
     }
 }

@@ -14,7 +14,7 @@ use crate::trap::{Trap, TrapCode};
 pub(super) type Map = Arc<dyn MapOps>;
 
 /// `BPF_MAX_LOOPS`.
-const MAX_LOOPS: u32 = 8 << 20;
+pub(super) const MAX_LOOPS: u32 = 8 << 20;
 
 pub(super) fn functions() -> Vec<HostFn> {
     vec![
@@ -48,7 +48,7 @@ pub(super) fn functions() -> Vec<HostFn> {
                 _ => taken(call, value, |value| call.map.peek(value)),
             }),
         HostFn::typed::<(), _>("bpf_for_each_map_elem", for_each),
-        HostFn::typed::<(), _>("bpf_loop", repeat),
+        HostFn::typed::<(), _>("bpf_loop", repeat).with_intrinsic(Intrinsic::Loop),
     ]
 }
 
