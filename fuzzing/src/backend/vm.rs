@@ -11,7 +11,7 @@ use twinbpf_isa::{Insn, Policy};
 use twinbpf_jit::{Code, JitError, Memory, Threads};
 use twinbpf_vm::helper;
 use twinbpf_vm::host::Runtime;
-use twinbpf_vm::image::{Image, Resolve};
+use twinbpf_vm::image::{Image, Resolve, Target};
 use twinbpf_vm::interp::{Driver, Limits, Machine};
 use twinbpf_vm::map::Maps;
 use twinbpf_vm::mem::{Arena, Block, Bounds, MemError, RegionKind, RegionSpec, View};
@@ -21,8 +21,8 @@ use super::modes::{JitMode, jit_modes};
 use super::outcome::{End, Outcome, Ran};
 use super::watch::{Doubt, Watch};
 use crate::generate::world::{
-    ARRAY, ARRAY_LEN, ARRAY_SIZE, ARRAYS_SIZE, CONTEXT_SIZE, CPU, CPUS, HASH, JUMPS, LABELS, PERCPU, SLOTS, STATE,
-    STATE_SIZE, TABLE, TAILS, VALUE, maps,
+    ARRAY, ARRAY_LEN, ARRAY_SIZE, ARRAYS_SIZE, CONTEXT_SIZE, CPU, CPUS, EXTERNS, HASH, JUMPS, LABELS, PERCPU, SLOTS,
+    STATE, STATE_SIZE, TABLE, TAILS, VALUE, maps,
 };
 use crate::generate::{Case, Input, Uses};
 
@@ -162,7 +162,9 @@ impl World {
         let handles: Vec<u64> = (0..=PERCPU).map(|index| self.maps.handle(index)).collect();
         let values: Vec<u64> = (0..=PERCPU).map(|index| self.maps.addr_of_value(index).unwrap_or(0)).collect();
         let helper = |id: u32| i32::try_from(id).ok().and_then(helper::resolve);
-        let resolve = Resolve { maps: &handles, values: &values, externs: &[], helper: &helper, labels, pointed: &[] };
+        let externs = EXTERNS.map(|name| Target::Host(helper::by_name(name).expect("a function of every machine")));
+        let resolve =
+            Resolve { maps: &handles, values: &values, externs: &externs, helper: &helper, labels, pointed: &[] };
         let image = Image::new(&self.arena, programs, resolve).map_err(|error| error.to_string())?;
         Ok(Arc::new(image.with_maps(&self.maps)))
     }
@@ -322,10 +324,10 @@ fn append(
                     }
                 }
                 Binding::Function(_) => true,
-                Binding::Extern(_) => false,
+                Binding::Extern(index) => index < EXTERNS.len(),
             };
             if !fits {
-                return Err("it names a map that does not exist".to_owned());
+                return Err("it names a map or function that does not exist".to_owned());
             }
         }
         programs.push(program);

@@ -44,11 +44,12 @@ impl Default for Config {
     }
 }
 
-/// Slots below r10 that the program itself uses: the context, a register at the end, a key, a value.
+/// Slots below r10 that the program itself uses: the context, a register at the end, a key, a value, an iterator.
 pub(super) const CONTEXT_SLOT: i16 = -72;
 pub(super) const SPILL_SLOT: i16 = -80;
 pub(super) const KEY_SLOT: i16 = -88;
 pub(super) const VALUE_SLOT: i16 = -104;
+pub(super) const ITER_SLOT: i16 = -112;
 /// The lowest word of a frame.
 pub(super) const LOWEST_SLOT: i16 = -512;
 

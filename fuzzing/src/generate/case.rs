@@ -139,6 +139,9 @@ pub fn program_of(mut insns: Vec<Insn>) -> Program {
             Insn::Call { kind: CallKind::Local, imm, .. } => {
                 starts.extend(usize::try_from(pc as i64 + 1 + i64::from(*imm)));
             }
+            Insn::Call { kind: CallKind::Extern, imm, .. } => {
+                bindings.insert(pc, Binding::Extern(std::mem::take(imm) as usize));
+            }
             Insn::LoadImm { kind: 1, imm, .. } => {
                 bindings.insert(pc, Binding::Map(std::mem::take(imm) as usize));
             }

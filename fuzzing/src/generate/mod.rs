@@ -19,6 +19,7 @@ mod cpu;
 mod flag;
 mod indirect;
 mod insns;
+mod iter;
 mod mutate;
 mod near;
 mod parts;

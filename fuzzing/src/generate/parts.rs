@@ -318,6 +318,7 @@ impl Generator<'_, '_> {
         }
         match self.choices.below(16) {
             0 if self.dialect == Dialect::Machine => self.call(CallKind::Helper, CPU_NUMBER),
+            1 if self.dialect == Dialect::Machine => self.iterate(),
             0..8 => self.lookup(),
             8..12 => self.change(),
             _ => self.tail_call(),
@@ -382,7 +383,7 @@ impl Generator<'_, '_> {
         self.code.extend([Insn::LoadImm { dst, kind: 1, imm: map as i32 }, Insn::LoadImmHi { imm: 0 }]);
     }
 
-    fn address_of(&mut self, dst: Reg, slot: i16) {
+    pub(super) fn address_of(&mut self, dst: Reg, slot: i16) {
         self.emit(mov(dst, Operand::Reg(Reg::FP)));
         self.emit(Insn::Alu { width: Width::W64, op: AluOp::Add, dst, src: Operand::Imm(slot.into()) });
     }

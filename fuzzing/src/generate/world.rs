@@ -58,6 +58,9 @@ pub const TAILS: usize = 2;
 /// Addresses that the table has room for.
 pub const LABELS: usize = 32;
 
+/// Functions of the kernel that programs for the machine call, by index.
+pub const EXTERNS: [&str; 3] = ["bpf_iter_num_new", "bpf_iter_num_next", "bpf_iter_num_destroy"];
+
 /// Blueprints of the maps, by index.
 pub fn maps() -> [MapSpec; 6] {
     /// `BPF_F_MMAPABLE`: spares a backend in a kernel the lookup of each value.

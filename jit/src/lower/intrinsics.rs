@@ -63,8 +63,10 @@ const FIRST_PLANE: &str = "per_cpu_values_are_those_of_cpu_0";
 const NEXT_MAP: &str = "known_maps_are_the_next_ones";
 pub(super) const SHORT_LOOPS: &str = "loops_are_one_round_shorter";
 pub(super) const DEAF_LOOPS: &str = "loops_go_on_whatever_callbacks_give";
+pub(super) const LONG_ITERATORS: &str = "iterators_give_their_end";
+pub(super) const ANY_RANGE: &str = "iterators_take_longer_ranges";
 
-static INTRINSICS: [Row; 4] = [
+static INTRINSICS: [Row; 5] = [
     Row {
         info: IntrinsicInfo {
             helper: "`bpf_get_smp_processor_id`",
@@ -92,6 +94,15 @@ static INTRINSICS: [Row; 4] = [
             mutants: &[SHORT_LOOPS, DEAF_LOOPS],
         },
         lower: |it, host| it.bpf_loop(host),
+    },
+    Row {
+        info: IntrinsicInfo {
+            helper: "`bpf_iter_num_new`, `bpf_iter_num_next`, `bpf_iter_num_destroy`",
+            condition: "the iterator is in the frame",
+            becomes: "loads, a comparison and stores",
+            mutants: &[LONG_ITERATORS, ANY_RANGE],
+        },
+        lower: |it, host| it.iter_num(host),
     },
     Row {
         info: IntrinsicInfo {
@@ -153,7 +164,7 @@ impl Translator<'_> {
     }
 
     /// Where in the frame a register points, if it is known to point to so many bytes there.
-    fn frame_offset(&mut self, reg: Reg, bytes: i32) -> Option<i16> {
+    pub(super) fn frame_offset(&mut self, reg: Reg, bytes: i32) -> Option<i16> {
         let value = self.get(reg);
         let dfg = &self.b.func.dfg;
         let ValueDef::Result(inst, _) = dfg.value_def(dfg.resolve_aliases(value)) else { return None };

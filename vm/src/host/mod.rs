@@ -108,6 +108,12 @@ pub enum Intrinsic {
     CpuNumber,
     /// `bpf_loop`: with a known callback, a loop that calls it.
     Loop,
+    /// `bpf_iter_num_new`: of an iterator in the frame, stores.
+    IterNumNew,
+    /// `bpf_iter_num_next`: of an iterator in the frame, loads, a comparison and stores.
+    IterNumNext,
+    /// `bpf_iter_num_destroy`: of an iterator in the frame, stores.
+    IterNumDestroy,
 }
 
 impl HostFn {

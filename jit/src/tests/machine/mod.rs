@@ -6,6 +6,7 @@ mod bpf_loop;
 mod budgets;
 mod calls;
 mod intrinsics;
+mod iter_num;
 mod merged;
 mod traps;
 
@@ -119,7 +120,9 @@ fn hosts() -> Vec<Target> {
     fn host<P>(name: &str, function: impl twinbpf_vm::host::IntoHostFn<u32, P>) -> Target {
         Target::Host(HostFn::typed::<u32, _>(name, function))
     }
-    vec![
+    let iter = ["new", "next", "destroy"].map(|step| format!("bpf_iter_num_{step}"));
+    let iter = iter.map(|name| Target::Host(twinbpf_vm::helper::by_name(&name).unwrap()));
+    let own = [
         host("add", |a: u64, b: u64| a.wrapping_add(b)),
         host("call_back", |mut caller: Caller<'_, u32>, function: u64, argument: u64| {
             caller.activation().call(function, [argument, 2, 3, 4, 5])
@@ -138,7 +141,8 @@ fn hosts() -> Vec<Target> {
         host("is_below_test", || {
             u32::from(std::backtrace::Backtrace::force_capture().to_string().contains("backtraces_go_through"))
         }),
-    ]
+    ];
+    own.into_iter().chain(iter).collect()
 }
 
 impl Rig {

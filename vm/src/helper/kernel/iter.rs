@@ -5,15 +5,15 @@
 use super::Host;
 use super::map::MAX_LOOPS;
 use crate::helper::HelperResult;
-use crate::host::{HostFn, Ptr};
+use crate::host::{HostFn, Intrinsic, Ptr};
 use crate::map::Errno;
 use crate::trap::Trap;
 
 pub(super) fn functions() -> Vec<HostFn> {
     vec![
-        HostFn::typed::<(), _>("bpf_iter_num_new", new),
-        HostFn::typed::<(), _>("bpf_iter_num_next", next),
-        HostFn::typed::<(), _>("bpf_iter_num_destroy", destroy),
+        HostFn::typed::<(), _>("bpf_iter_num_new", new).with_intrinsic(Intrinsic::IterNumNew),
+        HostFn::typed::<(), _>("bpf_iter_num_next", next).with_intrinsic(Intrinsic::IterNumNext),
+        HostFn::typed::<(), _>("bpf_iter_num_destroy", destroy).with_intrinsic(Intrinsic::IterNumDestroy),
     ]
 }
 
