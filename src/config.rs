@@ -22,8 +22,8 @@ use twinbpf_vm::mem::Bounds;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EngineKind {
-    /// The interpreter, and native code where a program is hot: a thread of the engine compiles it meanwhile. Where
-    /// there is no compiler for the machine, or the feature `jit` is off, the interpreter.
+    /// The interpreter; after some calls native code that is made quickly, and where a program stays hot that of the optimiser:
+    /// a thread of the engine compiles it meanwhile. Where there is no compiler for the machine, or the feature `jit` is off, the interpreter.
     #[default]
     Auto,
     /// The interpreter alone: nothing is compiled.
@@ -116,7 +116,7 @@ pub struct Config {
     #[cfg(feature = "jit")]
     pub compile_limits: CompileLimits,
     /// Whether other threads compile: several for large programs, at most as many as this process may run at once, and one
-    /// for what [`EngineKind::Auto`] finds hot. Without, each program is compiled by the thread that loads it or finds it hot,
+    /// for what [`EngineKind::Auto`] finds hot, but for the first tier of programs of up to 256 instructions. Without, each program is compiled by the thread that loads it or finds it hot,
     /// and compiling starts no thread: the C library takes locks from a process's second thread on. Default: true.
     #[cfg(feature = "jit")]
     pub parallel_compilation: bool,

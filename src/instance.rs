@@ -185,12 +185,22 @@ impl<T: Send + 'static> InstancePre<T> {
         })
     }
 
+    /// Whether a program's first function is native by now.
+    #[doc(hidden)]
+    pub fn is_native(&self, entry: Entry) -> bool {
+        let image = &self.inner.image;
+        let Some(program) = image.index_of(entry.0) else { return false };
+        let function = image.function_at(image.entry(program)) as u32;
+        self.inner.native.as_ref().is_some_and(|native| native.entry(function).is_some())
+    }
+
     /// Where the native code of a program begins.
     #[cfg(feature = "hook")]
     pub(crate) fn native_code(&self, entry: Entry) -> Option<u64> {
         let image = &self.inner.image;
         let start = image.entry(image.index_of(entry.0)?);
-        self.inner.native.as_ref()?.entry(image.function_at(start) as u32)
+        let function = image.function_at(start) as u32;
+        self.inner.native.as_ref().filter(|native| native.is_final(function))?.entry(function)
     }
 
     #[cfg(feature = "hook")]

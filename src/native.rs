@@ -1,9 +1,10 @@
 //! Native code of an instance's programs: all of it at once, or what is hot, compiled in the background.
 //!
-//! Machines say where they spend their time ([`Native::report_hot`]). A program that is named gets compiled; a loop that is
-//! still named when its program is compiled gets an on-stack replacement entry, for the frame that executes it.
-//! Machines see new code at their next call, or at the next turn of such a loop. What cannot be compiled stays in the
-//! interpreter, and the log says why.
+//! Machines say where they spend their time ([`Native::report_hot`]). A program that is named gets code of the first tier, which is
+//! soon there: made by the thread that names it where it is small, in the background otherwise. When it is named again and again
+//! the optimiser compiles it in the background. A loop that is still named then, or that is named in code of the first tier, gets
+//! an on-stack replacement entry, for the frame that executes it. Machines see new code at their next call, or at the next turn
+//! of such a loop. What cannot be compiled stays in the interpreter, and the log says why.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -21,9 +22,13 @@ use crate::config::{EngineKind, Isolation};
 use crate::engine::Engine;
 use crate::verify;
 
-/// How often a program is named before it counts as hot: a thread for it takes as long as some thousand
+/// How often a unit is named before it counts as hot: optimising it takes as long as some ten thousand interpreted
 /// instructions.
-const HOT: u32 = 4;
+const HOT: u32 = 16;
+/// Stands for the count of a unit that is being compiled, or has been.
+const STARTED: u32 = u32::MAX;
+/// Instructions of a program, at most, that the thread which names it compiles for the first tier: some 150 us.
+const SMALL: u32 = 256;
 
 /// How an engine compiles.
 pub(crate) fn options(engine: &Engine) -> Options {
@@ -112,9 +117,10 @@ struct Tiered {
     this: Weak<Tiered>,
 }
 
-/// What is compiled at a time: a program, or by its flat pc a loop.
+/// What is compiled at a time: a program for the first tier or for good, or by its flat pc a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Unit {
+    FirstTier(usize),
     Program(usize),
     Loop(u32),
 }
@@ -125,15 +131,26 @@ impl Tiered {
         Arc::new_cyclic(|this| Tiered { code, engine, named: PerProcess::new(), this: Weak::clone(this) })
     }
 
-    /// Has a unit compiled when its count reaches [`HOT`], unless the code is dropped before.
-    fn name(&self, unit: Unit) {
+    /// Has a unit compiled once it is named for the time `hot`.
+    fn name(&self, unit: Unit, hot: u32) {
         let mut named = self.named.get().lock().unwrap_or_else(PoisonError::into_inner);
         let times = named.entry(unit).or_default();
-        *times = times.saturating_add(1);
-        if *times != HOT {
+        if *times == STARTED {
             return;
         }
-        drop(named);
+        *times += 1;
+        if *times >= hot {
+            *times = STARTED;
+            drop(named);
+            self.start(unit, hot == 1);
+        }
+    }
+
+    /// Compiles a unit, here if it is small and wanted soon, otherwise in the background unless the code is dropped before.
+    fn start(&self, unit: Unit, soon: bool) {
+        if soon && self.code.insns(self.program(unit)) <= SMALL {
+            return self.compile(unit);
+        }
         let this = Weak::clone(&self.this);
         let compile = move || {
             if let Some(this) = this.upgrade() {
@@ -146,21 +163,30 @@ impl Tiered {
         }
     }
 
-    /// Stops compiling a program once this job is the last owner of the code.
-    fn compile(self: &Arc<Tiered>, unit: Unit) {
+    /// The program that a unit is of.
+    fn program(&self, unit: Unit) -> usize {
+        let image = self.code.image();
+        match unit {
+            Unit::FirstTier(program) | Unit::Program(program) => program,
+            Unit::Loop(pc) => image.functions()[image.function_at(pc as usize)].program as usize,
+        }
+    }
+
+    /// Stops optimising a program once this job is the last owner of the code.
+    fn compile(&self, unit: Unit) {
+        let wanted = || self.this.strong_count() > 1;
         let result = match unit {
-            Unit::Program(program) => self.code.compile_program_while(program, &|| Arc::strong_count(self) > 1),
+            Unit::FirstTier(program) => self.code.compile_first_tier(program),
+            Unit::Program(program) => self.code.compile_program_while(program, &wanted),
             Unit::Loop(pc) => self.code.compile_loop(pc),
         };
         let Err(error) = result else { return };
-        if matches!(error, JitError::Unwanted) {
+        // What fails for the first tier fails again for good, or is there soon.
+        if matches!(error, JitError::Unwanted) || matches!(unit, Unit::FirstTier(_)) {
             return;
         }
-        let pc = match unit {
-            Unit::Program(program) => self.code.image().entry(program),
-            Unit::Loop(pc) => pc as usize,
-        };
-        let location = self.code.image().location(pc);
+        let image = self.code.image();
+        let location = image.location(image.entry(self.program(unit)));
         log::warn!("{}: program {} stays in the interpreter: {error}", location.object, location.program);
     }
 }
@@ -184,14 +210,27 @@ unsafe impl Native for Tiered {
         self.code.site(address)
     }
 
+    fn is_final(&self, function: u32) -> bool {
+        self.code.is_final(function)
+    }
+
+    fn want_loop(&self, pc: u32) {
+        self.name(Unit::Loop(pc), 1);
+    }
+
     fn report_hot(&self, pc: u32) {
         let image = self.code.image();
         let index = image.function_at(pc as usize);
         let function = &image.functions()[index];
-        match self.code.is_compiled(index as u32) {
-            false => self.name(Unit::Program(function.program as usize)),
-            true if pc != function.start => self.name(Unit::Loop(pc)),
-            true => {}
+        let (native, stays) = (self.code.is_compiled(index as u32), self.code.is_final(index as u32));
+        if !native {
+            self.name(Unit::FirstTier(function.program as usize), 1);
+        }
+        if !stays {
+            self.name(Unit::Program(function.program as usize), HOT);
+        }
+        if native && pc != function.start {
+            self.name(Unit::Loop(pc), HOT);
         }
     }
 

@@ -147,6 +147,7 @@ fn fields(image: &Image, functions: u64) -> Vec<Field> {
         field!(stack_used: [u32; 1], any),
         field!(refused: [u64; 1], any),
         field!(reentry: [u32; 1], any),
+        field!(turns: [i32; 1], any),
     ];
     fields.sort_unstable_by_key(|field| field.offset);
     fields

@@ -1,18 +1,22 @@
 //! How long from validated bytecode to code that can run: for a small program again and again, as a service does that
-//! loads many, in contexts and caches that are warm; for one of 40,000 instructions? And how long from bytes to the first
-//! result of that one?
+//! loads many, in contexts and caches that are warm; for one of 40,000 instructions? How long from bytes to the first
+//! result of that one? And how long from the first call of a cold program until a call of native code has returned?
 
 use std::rc::Rc;
+use std::time::Duration;
 
-use twinbpf::Object;
+use twinbpf::{Engine, Object};
 use twinbpf_benches::bench::{Case, Machine, run};
-use twinbpf_benches::compiling::{Wall, in_rbpf, in_sbpf, in_twinbpf, large, large_program, small, warm};
-use twinbpf_benches::peers::twinbpf::{Mode, instantiate};
+use twinbpf_benches::clock::wall_ns;
+use twinbpf_benches::compiling::{
+    Wall, in_first_tier, in_rbpf, in_sbpf, in_twinbpf, large, large_program, small, warm,
+};
+use twinbpf_benches::peers::twinbpf::{Mode, instantiate, instantiate_in};
 use twinbpf_benches::peers::{Make, Runner, rbpf, sbpf};
 use twinbpf_benches::performance;
 use twinbpf_benches::promise::Promises;
 use twinbpf_benches::table::Table;
-use twinbpf_benches::workload::{BLOCK, Dialect};
+use twinbpf_benches::workload::{BLOCK, Dialect, corpus_object};
 use twinbpf_isa::program::Program;
 use twinbpf_jit::{Memory, OptLevel, Options};
 
@@ -24,12 +28,18 @@ const SANDBOX: &str = "jit";
 const FUEL: &str = "jit+fuel";
 /// Trusted, without the optimiser: `--opt-level none`.
 const PLAIN: &str = "none";
+/// Sandboxed, what the default engine makes first.
+const FIRST_TIER: &str = "first tier";
 const RBPF_CRANELIFT: &str = "rbpf cranelift";
-const COLUMNS: &[&str] = &[TRUSTED, SANDBOX, FUEL, PLAIN, RBPF_CRANELIFT, "rbpf jit", "sbpf jit"];
+const COLUMNS: &[&str] = &[TRUSTED, SANDBOX, FUEL, PLAIN, FIRST_TIER, RBPF_CRANELIFT, "rbpf jit", "sbpf jit"];
 
 /// How the small program is measured.
 const WARM: &str = "\nEach sample of the 64 instructions follows as many runs that are not measured, so that caches are warm. `none` is \
-     trusted code without the optimiser (`--opt-level none`).\n";
+     trusted code without the optimiser (`--opt-level none`), `first tier` sandboxed code that is made before the optimiser's.\n";
+
+/// What is called while it is cold.
+const COLD: &str = "bench/memcpy64.bpf.o";
+const COLD_ROUNDS: usize = 300;
 
 /// Work of every workload inside the large program.
 const LEN: u64 = 64;
@@ -51,6 +61,7 @@ fn main() {
         promises.at_most("first result of the large program, auto / interpreter", table.mean_ratio(1, 0), 1.2, "");
         body += &format!("\n{}", table.markdown());
     }
+    body += &cold_returns(&mut promises).unwrap_or_else(|error| panic!("{error}"));
     promises.print();
     performance::write("compile", "Compiling", &format!("{}\n{body}", promises.markdown()));
 }
@@ -65,7 +76,11 @@ fn ours(program: &Program, measured: fn(Runner) -> Runner) -> Vec<Machine> {
         let program = program.clone();
         Machine::ours(name, Box::new(move || Ok(measured(in_twinbpf(&program, options)?))) as Make)
     };
-    columns.map(machine).into()
+    let mut machines: Vec<Machine> = columns.map(machine).into();
+    let program = program.clone();
+    let first = move || Ok(measured(in_first_tier(&program, sandbox)?));
+    machines.push(Machine::ours(FIRST_TIER, Box::new(first) as Make));
+    machines
 }
 
 fn small_case() -> Case {
@@ -115,6 +130,47 @@ fn first_result(object: &[u8], mode: Mode) -> Result<u64, String> {
     instance.call(entry, &[block.addr()]).map_err(|trap| trap.to_string())
 }
 
+/// Times from the first call of a program until a call has returned that began with native code, in the engine that users get.
+fn cold_returns(promises: &mut Promises) -> Result<String, String> {
+    let object = corpus_object(COLD)?;
+    let engine = Mode::Auto.engine().map_err(|error| error.to_string())?;
+    let times: Result<Vec<f64>, String> = (0..COLD_ROUNDS).map(|_| cold_return(&object, &engine)).collect();
+    let mut times = times?;
+    times.sort_by(f64::total_cmp);
+    let at = |percent: usize| times[times.len() * percent / 100];
+    for percent in [50, 99] {
+        let what = format!("first native return of a cold program, p{percent}");
+        promises.at_most(&what, Some(at(percent)), 150.0, " us");
+    }
+    Ok(format!(
+        "\nFirst native return: {COLD_ROUNDS} times `{COLD}`, a block of {LEN} bytes a call; p50 {:.0} us, p90 {:.0} us, p99 {:.0} us.\n",
+        at(50),
+        at(90),
+        at(99)
+    ))
+}
+
+fn cold_return(object: &Object, engine: &Engine) -> Result<f64, String> {
+    let pre = instantiate_in(object, engine)?;
+    let entry = pre.program("prog").ok_or("no program")?;
+    let mut instance = pre.instance(()).map_err(|error| error.to_string())?;
+    let mut bytes = vec![0; BLOCK];
+    bytes[..8].copy_from_slice(&LEN.to_le_bytes());
+    let block = instance.context(&bytes).map_err(|error| error.to_string())?;
+    let start = wall_ns();
+    loop {
+        let native = pre.is_native(entry);
+        instance.call(entry, &[block.addr()]).map_err(|trap| trap.to_string())?;
+        if native {
+            break;
+        }
+    }
+    let took = wall_ns() - start;
+    // The optimiser works on in the background.
+    std::thread::sleep(Duration::from_millis(2));
+    Ok(took as f64 / 1000.0)
+}
+
 fn compilation(table: &Table, promises: &mut Promises) {
     let row = |name: &str| table.rows.iter().find(|row| row.name == name);
     let ns = |name: &str, column: &str| Some(row(name)?.figures[table.column(column)?].as_ref()?.ns());
@@ -124,6 +180,12 @@ fn compilation(table: &Table, promises: &mut Promises) {
     };
     let us = ns(SMALL, TRUSTED).map(|ns| ns / 1000.0);
     promises.at_most("compile and publish 64 instructions, trusted", us, 75.0, " us");
+    let first = ns(SMALL, FIRST_TIER).map(|ns| ns / 1000.0);
+    promises.at_most("the same for the first tier", first, 40.0, " us");
+    for (name, shape) in [(SMALL, "64 instructions"), (LARGE, "the large program")] {
+        let ratio = ns(name, SANDBOX).zip(ns(name, FIRST_TIER)).map(|(sandbox, first)| sandbox / first);
+        promises.at_least(&format!("sandboxed / first tier, {shape}"), ratio, 3.0, "");
+    }
     promises.at_most("the same, sandboxed / trusted", ratio(SANDBOX, TRUSTED), 1.5, "");
     promises.at_least("rbpf's Cranelift / trusted", ratio(RBPF_CRANELIFT, TRUSTED), 5.0, "");
     promises.at_least("rbpf's Cranelift / sandboxed", ratio(RBPF_CRANELIFT, SANDBOX), 5.0, "");

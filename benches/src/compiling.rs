@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use twinbpf_isa::program::Program;
 use twinbpf_isa::{Endian, Policy, encode_all};
-use twinbpf_jit::{Code, Memory, Options};
+use twinbpf_jit::{Code, JitError, Memory, Options};
 use twinbpf_loader::{LinkOptions, Object};
 use twinbpf_vm::image::{Image, Resolve};
 use twinbpf_vm::mem::Arena;
@@ -48,8 +48,21 @@ pub fn large_program(object: &[u8]) -> Result<Program, String> {
     linked.programs.into_iter().next().ok_or_else(|| "no program".to_owned())
 }
 
-/// Compiles a program that refers to nothing, and frees the code: a run returns the number of instructions.
+/// Compiles a program that refers to nothing for good, and frees the code: a run returns the number of instructions.
 pub fn in_twinbpf(program: &Program, options: Options) -> Result<Runner, String> {
+    compiled_by(program, options, Code::compile_all)
+}
+
+/// The same for the first tier.
+pub fn in_first_tier(program: &Program, options: Options) -> Result<Runner, String> {
+    compiled_by(program, options, |code| code.compile_first_tier(0))
+}
+
+fn compiled_by(
+    program: &Program,
+    options: Options,
+    compile: impl Fn(&Code) -> Result<(), JitError> + 'static,
+) -> Result<Runner, String> {
     let arena = match options.memory {
         // SAFETY: the code is never called.
         Memory::Trusted => unsafe { Arena::trusted(1 << 20) },
@@ -62,7 +75,7 @@ pub fn in_twinbpf(program: &Program, options: Options) -> Result<Runner, String>
     let image = Arc::new(Image::new(&arena, vec![valid], resolve).map_err(|error| error.to_string())?);
     Ok(Box::new(move || {
         let code = Code::new(Arc::clone(&image), options).map_err(|error| error.to_string())?;
-        code.compile_all().map_err(|error| error.to_string())?;
+        compile(&code).map_err(|error| error.to_string())?;
         Ok(insns)
     }))
 }

@@ -1,11 +1,12 @@
 //! Native code of an image: what is compiled so far, and where.
 //!
 //! Every function has an address in the table from the start: that of a *bridge*, which runs it in the interpreter.
-//! Compiling a program replaces its addresses; code that runs meanwhile sees the new ones at its next call.
+//! Compiling a program replaces its addresses; code that runs meanwhile sees the new ones at its next call. A program may
+//! be compiled twice: for the first tier, then for good.
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use twinbpf_vm::host::native::{Native, Site};
@@ -17,7 +18,7 @@ use crate::compile::{self, Compiled, Job, Module};
 use crate::debug::{Symbol, SymbolLine, Tools};
 use crate::emitted::{Check, Checker};
 use crate::error::JitError;
-use crate::limits::{self, Strategy};
+use crate::limits::{self, Strategy, Tier};
 use crate::listing;
 use crate::lower::{Start, Unit};
 use crate::memory::{CodePool, part};
@@ -41,6 +42,8 @@ pub struct Code {
     bridge: u64,
     /// Native address of each function. The last element is for an image without functions.
     functions: Box<[AtomicU64]>,
+    /// Which of them have code that stays.
+    finals: Box<[AtomicBool]>,
     modules: RwLock<Modules>,
 }
 
@@ -64,6 +67,7 @@ impl Code {
         }
         let bridge = bridge::address()?;
         let functions = (0..=image.functions().len()).map(|_| AtomicU64::new(bridge)).collect();
+        let finals = image.functions().iter().map(|_| AtomicBool::new(false)).collect();
         Ok(Code {
             image,
             options,
@@ -72,6 +76,7 @@ impl Code {
             checker: Checker::default(),
             bridge,
             functions,
+            finals,
             modules: RwLock::default(),
         })
     }
@@ -116,10 +121,30 @@ impl Code {
     /// As [`Code::compile_program`], or [`JitError::Unwanted`].
     pub fn compile_program_while(&self, program: usize, wanted: &(dyn Fn() -> bool + Sync)) -> Result<(), JitError> {
         let units: Vec<Unit> = self.units(program).collect();
+        if units.iter().all(|unit| self.is_final(unit.function)) {
+            return Ok(());
+        }
+        succeeded(self.make(&[&units], self.near(&units), Tier::Final, wanted)?)
+    }
+
+    /// Compiles all functions of a program that are not native yet, in a fraction of the time that [`Code::compile_program`]
+    /// takes, which replaces this code later. Without an optimiser it stays.
+    ///
+    /// # Errors
+    /// As [`Code::compile_program`].
+    pub fn compile_first_tier(&self, program: usize) -> Result<(), JitError> {
+        let units: Vec<Unit> = self.units(program).collect();
         if units.iter().all(|unit| self.is_compiled(unit.function)) {
             return Ok(());
         }
-        succeeded(self.make(&[&units], self.near(&units), wanted)?)
+        let optimised = units.iter().any(|unit| self.strategy(unit.function) == Strategy::Optimised);
+        let tier = if optimised { Tier::First } else { Tier::Final };
+        succeeded(self.make(&[&units], self.near(&units), tier, &|| true)?)
+    }
+
+    /// Instructions of a program.
+    pub fn insns(&self, program: usize) -> u32 {
+        self.units(program).map(|unit| settings::insns(&self.image, unit.function)).sum()
     }
 
     /// Compiles all programs that are not yet.
@@ -136,9 +161,25 @@ impl Code {
     /// # Errors
     /// As [`Code::compile_program`], if there is no place for any.
     pub fn compile_each(&self) -> Result<Vec<Option<JitError>>, JitError> {
+        self.each(Tier::Final)
+    }
+
+    /// The same for the first tier.
+    ///
+    /// # Errors
+    /// As [`Code::compile_each`].
+    pub fn compile_each_for_first_tier(&self) -> Result<Vec<Option<JitError>>, JitError> {
+        self.each(Tier::First)
+    }
+
+    fn each(&self, tier: Tier) -> Result<Vec<Option<JitError>>, JitError> {
+        let there = |unit: &Unit| match tier {
+            Tier::First => self.is_compiled(unit.function),
+            Tier::Final => self.is_final(unit.function),
+        };
         let mut failures: Vec<Option<JitError>> = self.image.programs().iter().map(|_| None).collect();
         let missing = (0..failures.len()).map(|program| (program, self.units(program).collect::<Vec<Unit>>()));
-        let missing = missing.filter(|(_, units)| !units.iter().all(|unit| self.is_compiled(unit.function)));
+        let missing = missing.filter(|(_, units)| !units.iter().all(there));
         let missing = missing.map(|(program, units)| (program, self.near(&units), units));
         let mut missing: Vec<(usize, u64, Vec<Unit>)> = missing.collect();
         missing.sort_by_key(|(_, near, _)| part(*near));
@@ -148,7 +189,7 @@ impl Code {
             missing.chunk_by(|(_, here, one), (_, there, next)| begin(one) == end(next) && part(*here) == part(*there))
         {
             let units: Vec<&[Unit]> = programs.iter().map(|(_, _, units)| units.as_slice()).collect();
-            for ((program, ..), failure) in programs.iter().zip(self.make(&units, programs[0].1, &|| true)?) {
+            for ((program, ..), failure) in programs.iter().zip(self.make(&units, programs[0].1, tier, &|| true)?) {
                 failures[*program] = failure;
             }
         }
@@ -164,7 +205,7 @@ impl Code {
             return Ok(());
         }
         let unit = Unit { function: self.image.function_at(pc as usize) as u32, start: Start::Loop(pc) };
-        succeeded(self.make(&[&[unit]], self.near(&[unit]), &|| true)?)
+        succeeded(self.make(&[&[unit]], self.near(&[unit]), Tier::Final, &|| true)?)
     }
 
     /// Bytes of native code.
@@ -176,7 +217,7 @@ impl Code {
 
     /// How a function, by its index in the image, is compiled.
     pub fn strategy(&self, function: u32) -> Strategy {
-        limits::strategy(&self.image, function, self.options)
+        limits::strategy(&self.image, function, self.options, Tier::Final)
     }
 
     /// Whether a function, by its index in the image, is native.
@@ -190,14 +231,15 @@ impl Code {
         &self,
         programs: &[&[Unit]],
         near: u64,
+        tier: Tier,
         wanted: &(dyn Fn() -> bool + Sync),
     ) -> Result<Vec<Option<JitError>>, JitError> {
-        let job = Job { image: &self.image, options: self.options, threads: self.threads, wanted };
+        let job = Job { image: &self.image, options: self.options, threads: self.threads, tier, wanted };
         let (mut failures, module) = compile::compile(job, programs, &self.tools.pool(near)?)?;
         if let Some(mut module) = module {
             self.check(programs, &mut failures, &mut module);
             if !module.functions.is_empty() {
-                self.add(module)?;
+                self.add(module, tier)?;
             }
         }
         Ok(failures)
@@ -246,7 +288,7 @@ impl Code {
     }
 
     /// Makes a module known. Addresses become visible when everything about them is.
-    fn add(&self, module: Module) -> Result<(), JitError> {
+    fn add(&self, module: Module, tier: Tier) -> Result<(), JitError> {
         let first = module.functions[0].unit.function;
         // What panics here drops the module, of which nothing is visible yet.
         let module = caught(
@@ -265,7 +307,7 @@ impl Code {
         modules.all.push(module);
         for (unit, address) in units {
             match unit.start {
-                Start::Entry => self.functions[unit.function as usize].store(address, Ordering::Release),
+                Start::Entry => self.publish(unit.function as usize, address, tier),
                 Start::Loop(pc) => {
                     let index = modules.loops.partition_point(|entry| entry.0 < pc);
                     modules.loops.insert(index, (pc, address));
@@ -273,6 +315,15 @@ impl Code {
             }
         }
         Ok(())
+    }
+
+    /// Has calls of a function lead to new code, unless it has better. `modules` is locked.
+    fn publish(&self, function: usize, address: u64, tier: Tier) {
+        let better = tier == Tier::First && self.finals[function].load(Ordering::Relaxed);
+        if !better {
+            self.functions[function].store(address, Ordering::Release);
+            self.finals[function].store(tier == Tier::Final, Ordering::Release);
+        }
     }
 
     /// Registers a module with debuggers and profilers.
@@ -377,6 +428,10 @@ unsafe impl Native for Code {
 
     fn reads_rest(&self, function: u32) -> bool {
         self.modules.read().expect("no panic while held").read_rest.contains(&function)
+    }
+
+    fn is_final(&self, function: u32) -> bool {
+        self.finals[function as usize].load(Ordering::Acquire)
     }
 
     fn report_hot(&self, _pc: u32) {}

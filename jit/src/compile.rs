@@ -21,7 +21,7 @@ use crate::debug::Announced;
 use crate::error::JitError;
 use crate::frame::fitting;
 use crate::generate::Generator;
-use crate::limits;
+use crate::limits::{self, Tier};
 use crate::lower::{self, Input, RegisterLiveness, Scratch, Start, Unit};
 use crate::memory::{CodeMemory, CodePool, check_relocs};
 use crate::opt::PassRun;
@@ -128,6 +128,7 @@ pub(crate) struct Job<'a> {
     pub(crate) image: &'a Image,
     pub(crate) options: Options,
     pub(crate) threads: Threads,
+    pub(crate) tier: Tier,
     /// Whether the code is still needed: called before each function.
     pub(crate) wanted: &'a (dyn Fn() -> bool + Sync),
 }
@@ -177,7 +178,7 @@ fn append(all: &mut Vec<UnplacedFunction>, mut program: Vec<UnplacedFunction>) {
 
 /// Compiles programs, each given by all its functions in order, or a single loop.
 fn together(job: Job<'_>, programs: &[&[Unit]]) -> Vec<Result<Vec<UnplacedFunction>, JitError>> {
-    let Job { image, options, threads, wanted } = job;
+    let Job { image, options, threads, tier, wanted } = job;
     let summaries: Vec<OnceLock<RegisterLiveness>> = programs.iter().map(|_| OnceLock::new()).collect();
     let units = programs
         .iter()
@@ -191,7 +192,7 @@ fn together(job: Job<'_>, programs: &[&[Unit]]) -> Vec<Result<Vec<UnplacedFuncti
             return Err(JitError::Unwanted);
         }
         let compile = |workspace: &mut Workspace, stages: Stages<'_>| {
-            workspace.compile(image, (program, summary), unit, options, stages)
+            workspace.compile(image, (program, summary), unit, (options, tier), stages)
         };
         attempt(image, unit.function, compile)
     });
@@ -208,7 +209,7 @@ impl Workspace {
         image: &Image,
         (units, summary): (&[Unit], &OnceLock<RegisterLiveness>),
         unit: Unit,
-        options: Options,
+        (options, tier): (Options, Tier),
         stages: Stages<'_>,
     ) -> Result<UnplacedFunction, JitError> {
         let Workspace { context, scratch, generator } = self;
@@ -220,7 +221,7 @@ impl Workspace {
             (units.get(index) == Some(&Unit { function, start: Start::Entry })).then_some(index)
         };
         let local = |function| index(function).is_some();
-        let strategy = limits::strategy(image, unit.function, options);
+        let strategy = limits::strategy(image, unit.function, options, tier);
         fitting(image, unit.function, (strategy, options), |options, isa, checked| {
             let (local, values) = (&local, None);
             let (listing, mutant) = (false, stages.fault);
@@ -242,7 +243,7 @@ pub(crate) fn list(image: &Image, function: u32, options: Options) -> Result<(St
             let context = context.get_or_insert_with(cranelift_codegen::Context::new);
             let unit = Unit { function, start: Start::Entry };
             let index = |function| Some(function as usize);
-            let strategy = limits::strategy(image, function, options);
+            let strategy = limits::strategy(image, function, options, Tier::Final);
             let loose = fitting(image, function, (strategy, options), |options, isa, checked| {
                 let (local, values) = (&|_| true, None);
                 let (listing, mutant) = (true, stages.fault);

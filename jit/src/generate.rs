@@ -61,7 +61,7 @@ impl Generator {
         stages.leave(&context.func, isa)?;
         if speed {
             self.pipeline.pre(context, isa, subject, sites)?;
-        } else if strategy == Strategy::Plain && context.func.dfg.num_blocks() > MANY {
+        } else if matches!(strategy, Strategy::Plain | Strategy::FirstTier) && context.func.dfg.num_blocks() > MANY {
             self.pipeline.without_optimiser(context, isa, subject, sites)?;
         }
         stages.pass(OPTIMISER, (context, isa), |context| context.optimize(isa, &mut ControlPlane::default()))??;

@@ -18,6 +18,8 @@ pub enum Strategy {
     Optimised,
     /// Without the optimiser, as for [`OptLevel::None`].
     Plain,
+    /// The same, to be replaced by optimised code: where loops have taken many turns they hand over.
+    FirstTier,
     /// Without the optimiser, and with registers in memory between blocks: the function exceeds [`CompileLimits`].
     Baseline,
 }
@@ -25,7 +27,10 @@ pub enum Strategy {
 impl Strategy {
     /// The options of a function that is compiled so.
     pub(crate) fn options(self, options: Options) -> Options {
-        if self == Strategy::Baseline { Options { opt: OptLevel::None, ..options } } else { options }
+        match self {
+            Strategy::FirstTier | Strategy::Baseline => Options { opt: OptLevel::None, ..options },
+            Strategy::Optimised | Strategy::Plain => options,
+        }
     }
 }
 
@@ -34,9 +39,19 @@ impl fmt::Display for Strategy {
         f.write_str(match self {
             Strategy::Optimised => "optimised",
             Strategy::Plain => "not optimised",
+            Strategy::FirstTier => "first tier",
             Strategy::Baseline => "baseline",
         })
     }
+}
+
+/// What code is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tier {
+    /// To be there soon, until better code replaces it.
+    First,
+    /// To stay as long as the image.
+    Final,
 }
 
 /// Functions this short are never too much work at the default limit, whatever is in them.
@@ -74,13 +89,14 @@ impl fmt::Display for Excess {
 }
 
 /// How a function of an image is compiled.
-pub(crate) fn strategy(image: &Image, function: u32, options: Options) -> Strategy {
+pub(crate) fn strategy(image: &Image, function: u32, options: Options, tier: Tier) -> Strategy {
     let function = &image.functions()[function as usize];
     let insns = &image.insns()[function.start as usize..function.end as usize];
-    match (excess(insns, options), options.opt) {
-        (Some(_), _) => Strategy::Baseline,
-        (None, OptLevel::Speed) => Strategy::Optimised,
-        (None, OptLevel::None) => Strategy::Plain,
+    match (excess(insns, options), options.opt, tier) {
+        (Some(_), ..) => Strategy::Baseline,
+        (None, OptLevel::Speed, Tier::Final) => Strategy::Optimised,
+        (None, OptLevel::Speed, Tier::First) => Strategy::FirstTier,
+        (None, OptLevel::None, _) => Strategy::Plain,
     }
 }
 

@@ -33,7 +33,11 @@ const ONE_PASS: u32 = 256;
 impl Registers {
     pub(crate) fn of(image: &Image, function: u32, strategy: Strategy) -> Registers {
         let small = insns(image, function) <= ONE_PASS;
-        if strategy == Strategy::Plain && small { Registers::OnePass } else { Registers::Backtracking }
+        if matches!(strategy, Strategy::Plain | Strategy::FirstTier) && small {
+            Registers::OnePass
+        } else {
+            Registers::Backtracking
+        }
     }
 }
 

@@ -13,8 +13,11 @@ fn hot_programs_are_compiled_where_they_are_found_if_no_thread_may() {
     let pre = linker.instantiate_pre(&object).expect("it links");
     let code = native::native(&engine, pre.image()).expect("it is allowed").expect("there is a compiler");
     let start = pre.image().functions()[0].start;
-    code.report_hot(start);
     assert_eq!(code.entry(0), None);
-    (0..9).for_each(|_| code.report_hot(start));
-    assert!(code.entry(0).is_some());
+    code.report_hot(start);
+    let first = code.entry(0).expect("code of the first tier");
+    assert!(!code.is_final(0));
+    (0..20).for_each(|_| code.report_hot(start));
+    assert!(code.is_final(0));
+    assert_ne!(code.entry(0), Some(first));
 }

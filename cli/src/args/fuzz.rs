@@ -59,6 +59,8 @@ pub(crate) enum ModeWord {
     None,
     /// Optimised.
     Speed,
+    /// Of the first tier, with loops that hand over after two turns.
+    First,
     /// What functions get that are too much work for the compiler.
     Baseline,
     /// Instructions are counted.

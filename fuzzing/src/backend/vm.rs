@@ -17,7 +17,7 @@ use twinbpf_vm::map::Maps;
 use twinbpf_vm::mem::{Arena, Block, Bounds, MemError, RegionKind, RegionSpec, View};
 
 use super::Engine;
-use super::modes::{JitMode, jit_modes};
+use super::modes::{JitMode, TURNS, jit_modes};
 use super::outcome::{End, Outcome, Ran};
 use super::watch::{Doubt, Watch};
 use crate::generate::world::{
@@ -326,9 +326,7 @@ fn append(
                 Binding::Function(_) => true,
                 Binding::Extern(index) => index < EXTERNS.len(),
             };
-            if !fits {
-                return Err("it names a map or function that does not exist".to_owned());
-            }
+            fits.then_some(()).ok_or_else(|| "it names a map or function that does not exist".to_owned())?;
         }
         programs.push(program);
     }
@@ -382,8 +380,9 @@ impl Vm {
             if mode.memory != Memory::Trusted && cfg!(target_arch = "x86_64") {
                 code = code.with_check(Arc::new(|emitted| twinbpf::verify::check(emitted).1));
             }
-            compiled = code.compile_each().map_err(|error| not_compiled(&error))?;
+            compiled = mode.compile(&code).map_err(|error| not_compiled(&error))?;
             machine.set_native(Some(Arc::new(code))).map_err(|error| Ran::Refused(error.to_string()))?;
+            machine.hand_over_after(TURNS);
         }
         let counts = mode.is_none_or(|mode| mode.fuel);
         let mut all = Vec::with_capacity(cases.len());

@@ -134,7 +134,7 @@ fn image(image: &Arc<Image>, mode: JitMode, changes: &mut Changes) -> Result<(),
         module(emitted, &mut sum.lock().unwrap_or_else(PoisonError::into_inner));
         Vec::new()
     }));
-    let compiled = code.compile_each().map_err(|error| error.to_string());
+    let compiled = mode.compile(&code).map_err(|error| error.to_string());
     for pc in loop_headers(image) {
         code.compile_loop(pc).map_err(|error| error.to_string())?;
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use twinbpf::{Config, Engine, EngineKind, InstancePre, Linker};
 use twinbpf_isa::program::{ExternKind, Signature, ValType};
-use twinbpf_jit::{Code, Memory, Options, loop_headers};
+use twinbpf_jit::{Code, JitError, Memory, Options, loop_headers};
 use twinbpf_loader::Object;
 use twinbpf_verify::Statistics;
 use twinbpf_vm::image::Image;
@@ -62,13 +62,22 @@ pub(crate) fn instantiate(object: &Object) -> Result<InstancePre<()>, String> {
 
 fn image(image: &Arc<Image>, mode: JitMode, verdict: &mut Verdict) {
     let words = mode.words().join(",");
-    let found = image_with(image, mode.options());
+    let found = image_by(image, mode.options(), |code| mode.compile(code));
     verdict.failures.extend(found.failures.into_iter().map(|failure| format!("{words}: {failure}")));
     verdict.statistics += found.statistics;
 }
 
 /// Compiles all functions of an image and all its loops, and verifies them.
 pub fn image_with(image: &Arc<Image>, options: Options) -> Verdict {
+    image_by(image, options, Code::compile_each)
+}
+
+/// The same, with functions that `compile` compiles.
+fn image_by(
+    image: &Arc<Image>,
+    options: Options,
+    compile: impl Fn(&Code) -> Result<Vec<Option<JitError>>, JitError>,
+) -> Verdict {
     let proved = Arc::new(Mutex::new(Statistics::default()));
     let sum = Arc::clone(&proved);
     let code = Code::new(Arc::clone(image), options).map(|code| {
@@ -86,7 +95,7 @@ pub fn image_with(image: &Arc<Image>, options: Options) -> Verdict {
             return verdict;
         }
     };
-    match code.compile_each() {
+    match compile(&code) {
         Ok(failures) => verdict.failures.extend(failures.into_iter().flatten().map(|failure| failure.to_string())),
         Err(error) => verdict.failures.push(error.to_string()),
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use twinbpf_fuzzing::JitMode;
-use twinbpf_jit::{Code, Memory, Options};
+use twinbpf_jit::{Code, Memory, Options, Strategy};
 use twinbpf_vm::image::Image;
 use twinbpf_vm::interp::{Driver, Limits, Machine};
 
@@ -15,7 +15,11 @@ pub(crate) fn compile(mode: JitMode, image: &Arc<Image>, programs: Range<usize>)
     let options = Options { keep_registers: true, ..mode.options() };
     let code = Code::new(Arc::clone(image), options).unwrap_or_else(|error| panic!("{mode:?}: {error}"));
     for program in programs {
-        code.compile_program(program).unwrap_or_else(|error| panic!("{mode:?}: {error}"));
+        let compiled = match mode.strategy {
+            Strategy::FirstTier => code.compile_first_tier(program),
+            Strategy::Optimised | Strategy::Plain | Strategy::Baseline => code.compile_program(program),
+        };
+        compiled.unwrap_or_else(|error| panic!("{mode:?}: {error}"));
     }
     code
 }

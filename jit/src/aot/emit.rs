@@ -21,7 +21,7 @@ use crate::compile::STACK;
 use crate::context::reg_field;
 use crate::frame::{self, Verdict};
 use crate::generate::Generator;
-use crate::limits::{self, Strategy};
+use crate::limits::{self, Strategy, Tier};
 use crate::lower::{self, Input, RegisterLiveness, Scratch, Start, Unit};
 use crate::options::{OptLevel, Options};
 use crate::stage::{At, GENERATION, InternalError, Stages, TRANSLATION, caught, fault, mistake};
@@ -178,7 +178,7 @@ fn functions(
         }
         at_function.set(index as u32);
         let (summary, local, values) = (&summary, &|_| true, Some(values));
-        let strategy = limits::strategy(image, index as u32, options);
+        let strategy = limits::strategy(image, index as u32, options, Tier::Final);
         let (options, isa) = (strategy.options(options), if strategy == Strategy::Baseline { plain } else { isa });
         let (listing, checked, mutant) = (false, false, "");
         let input = Input { image, options, summary, local, isa, values, listing, checked, strategy, mutant };

@@ -82,6 +82,8 @@ pub(crate) struct Flow {
     early: bool,
     /// Whether `may_goto` is used.
     pub(crate) loops: bool,
+    /// Headers of loops that lie in no other one, in order, once [`Flow::find_outer`] has run.
+    pub(crate) outer: Vec<u32>,
     stack: Vec<u32>,
     entry: u32,
 }
@@ -266,6 +268,25 @@ impl Flow {
         }
     }
 
+    /// Finds the loops that lie in no other one: by the order of blocks, from a header to the last jump back to it.
+    pub(crate) fn find_outer(&mut self) {
+        let mut ends = vec![0; self.next.len()];
+        for block in 0..self.len() {
+            self.for_next(block, |next| {
+                if next <= block {
+                    ends[next as usize] = block + 1;
+                }
+            });
+        }
+        let mut end = 0;
+        for (block, own) in (0..).zip(ends).filter(|(_, end)| *end > 0) {
+            if block >= end {
+                self.outer.push(block);
+            }
+            end = end.max(own);
+        }
+    }
+
     /// Finds the registers that are live at the start of each block.
     pub(crate) fn liveness(&mut self, image: &Image, callees: &impl Callees) {
         let mut live = std::mem::take(&mut self.live);
@@ -399,6 +420,11 @@ impl Flow {
 
     pub(crate) fn header(&self, block: u32) -> bool {
         self.header[block as usize]
+    }
+
+    /// Whether code of the first tier counts turns there.
+    pub(crate) fn counts_turns(&self, block: u32) -> bool {
+        self.outer.binary_search(&block).is_ok()
     }
 
     /// Whether the budget check at a header's start stores live registers first.

@@ -98,7 +98,7 @@ impl Translator<'_> {
     }
 
     /// If `low` is set, the interpreter continues at the start of this block.
-    fn give_up(&mut self, low: Value, block: u32) {
+    pub(super) fn give_up(&mut self, low: Value, block: u32) {
         let (cold, enough) = (self.b.create_block(), self.b.create_block());
         self.b.set_cold_block(cold);
         self.b.ins().brif(low, cold, &[], enough, &[]);
@@ -112,7 +112,9 @@ impl Translator<'_> {
             self.store_words(block);
         }
         self.save_loops();
-        self.save_fuel();
+        if self.input.options.fuel {
+            self.save_fuel();
+        }
         if self.input.options.opt == OptLevel::Speed {
             // A shared exit block would merge the registers of all checks in block parameters, and constrain the allocator.
             let pc = self.b.ins().iconst(I64, i64::from(self.pc));

@@ -6,7 +6,7 @@
 //! [`flow`] finds basic blocks and threads jumps, [`effects`] gives the registers that instructions read and write,
 //! [`register_liveness`] those that functions read. BPF registers are SSA variables ([`subregisters`]); [`stack_slots`]
 //! and [`forward`] keep words of the frame in registers. [`alu`], [`memory`], [`control`], [`call`] and [`c_calls`] each
-//! lower one class of instructions, [`bpf_loop`] and [`iter_num`] calls of some helpers; [`fuel`] counts instructions, [`stack`] checks for native stack.
+//! lower one class of instructions, [`bpf_loop`] and [`iter_num`] calls of some helpers; [`fuel`] counts instructions, [`first_tier`] the turns of loops, [`stack`] checks for native stack.
 //!
 //! Generated code traps by faulting or by executing a trapping instruction; each place where it can is a *site*. Sites
 //! are numbered in the order of emission, and carry their number modulo [`CODES`] as trap code.
@@ -19,6 +19,7 @@ mod call;
 mod constants;
 mod control;
 pub mod effects;
+mod first_tier;
 mod flow;
 mod forward;
 mod fuel;
@@ -281,6 +282,10 @@ fn analyse(input: Input<'_>, (function, entry): (u32, u32), flow: &mut Flow, slo
     if input.options.fuel {
         flow.distances(image);
     }
+    flow.outer.clear();
+    if input.strategy == Strategy::FirstTier {
+        flow.find_outer();
+    }
     slots.clear();
     if !input.baseline() {
         slots.build(image, flow, input.options);
@@ -375,6 +380,9 @@ impl Translator<'_> {
         self.pc = range.start;
         self.b.set_srcloc(SourceLoc::new(self.pc));
         self.mark_here();
+        if self.flow.counts_turns(block) {
+            self.count_turn(block);
+        }
         if self.input.options.fuel {
             self.charge(block);
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::shapes::{SHAPES, Shape};
-use crate::limits::{Strategy, strategy};
+use crate::limits::{Strategy, Tier, strategy};
 use crate::{Code, CompileLimits, JitError, OptLevel, Options};
 
 fn shape(name: &str) -> &'static Shape {
@@ -46,7 +46,7 @@ fn checks_after_calls_repeat_no_work() {
 }
 
 fn chosen(name: &str, n: usize, options: Options) -> Strategy {
-    strategy(&shape(name).image(n), 0, options)
+    strategy(&shape(name).image(n), 0, options, Tier::Final)
 }
 
 #[test]

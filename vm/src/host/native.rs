@@ -77,6 +77,8 @@ pub struct Context {
     pub cpu: u32,
     /// Callbacks of host functions that have not returned, also those that generated code calls for `bpf_loop`.
     pub reentry: u32,
+    /// Turns of loops that code that is not [final](Native::is_final) takes before it calls [`Services::resume`].
+    pub turns: i32,
     /// Bytes below r10 that are a function's frame.
     pub frame_bytes: u64,
     /// Why a host function or service did not succeed. Not for generated code, nor is the rest.
@@ -168,7 +170,7 @@ pub struct Services {
     /// `(cx, offset, bytes)`: legacy packet load. Status 1: the bytes are not there. Status 2: a trap.
     pub load_packet: unsafe extern "C-unwind" fn(*mut Context, u64, u64) -> Pair,
     /// `(cx, pc)`: the interpreter continues at a flat pc in the frame `exit_frame`, with all of `regs`, and gives r0
-    /// when that frame returns.
+    /// when that frame returns. With [`Context::turns`] below 0 it enters better code at the next turn of the loop.
     pub resume: unsafe extern "C-unwind" fn(*mut Context, u64) -> Pair,
 }
 
@@ -246,8 +248,16 @@ pub unsafe trait Native: fmt::Debug + Send + Sync {
     /// the code, whatever is known.
     fn site(&self, address: u64) -> Option<Site>;
 
+    /// Whether the code that a function has stays. Otherwise better code may replace it at any time.
+    fn is_final(&self, _function: u32) -> bool {
+        true
+    }
+
+    /// Code that is not final has taken many turns of the loop at this header: code from there on is wanted, soon.
+    fn want_loop(&self, _pc: u32) {}
+
     /// The interpreter is at this loop header, or the start of this function: a sample, taken every so many
-    /// instructions of loops and calls of functions.
+    /// instructions of loops and calls of functions. Code that is not final is sampled likewise.
     fn report_hot(&self, pc: u32);
 
     /// Table for [`Context::functions`].
@@ -297,6 +307,7 @@ impl Context {
             native_limit: 0,
             cpu: 0,
             reentry: 0,
+            turns: 0,
             frame_bytes: 0,
             failure: None,
             bridge,

@@ -54,6 +54,14 @@ impl Machine {
         Ok(())
     }
 
+    /// Has loops in code that is not final hand over after so many turns: for tests. Native code is set already.
+    #[doc(hidden)]
+    pub fn hand_over_after(&mut self, turns: i32) {
+        if let Some(tier) = self.native.get_mut() {
+            tier.turns = turns;
+        }
+    }
+
     /// Recomputes what is the same for all runs, after a change of code, limits or tracer.
     pub(super) fn reconfigure(&mut self) {
         self.invalidate();
@@ -139,9 +147,9 @@ impl Machine {
         }
         let tier = self.native.running();
         tier.native.watch(self.s.runtime.interrupt());
-        let cpu = self.s.runtime.cpu();
+        let (cpu, turns) = (self.s.runtime.cpu(), tier.turns);
         let context = tier.native.context();
-        (context.cpu, context.reentry) = (cpu, 0);
+        (context.cpu, context.reentry, context.turns) = (cpu, 0, turns);
         context.regs = POISON;
         context.remaining = self.budget;
     }
@@ -172,6 +180,7 @@ impl Machine {
         let fp = self.s.frame_pointer(0);
         if let Some(tier) = self.native.get_mut()
             && tier.usage == Usage::WholeRuns
+            && tier.native.code().is_final(callee as u32)
             && let Some(code) = tier.native.entry(callee as u32)
         {
             let reads_rest = tier.native.code().reads_rest(callee as u32);
@@ -185,15 +194,16 @@ impl Machine {
         if !tier.may_be_entered() {
             return None;
         }
-        if let Some(code) = tier.native.entry(function) {
-            return Some(code);
+        let code = tier.native.entry(function);
+        if code.is_some() && tier.native.code().is_final(function) {
+            return code;
         }
         tier.calls_to_sample -= 1;
         if tier.calls_to_sample == 0 {
             tier.calls_to_sample = SAMPLE_CALLS;
             tier.native.code().report_hot(self.image.functions()[function as usize].start);
         }
-        None
+        code
     }
 
     /// Calls compiled code with the interpreter's registers, and gives r0.
@@ -220,9 +230,9 @@ impl Machine {
         let fp = self.s.frame_pointer(base.depth);
         let tier = self.native.running();
         tier.native.watch(self.s.runtime.interrupt());
-        let cpu = self.s.runtime.cpu();
+        let (cpu, turns) = (self.s.runtime.cpu(), tier.turns);
         let context = tier.native.context();
-        (context.cpu, context.reentry) = (cpu, self.reentry);
+        (context.cpu, context.reentry, context.turns) = (cpu, self.reentry, turns);
         context.regs.copy_from_slice(&self.s.r[..11]);
         (context.loops, context.remaining, context.stack_used) = (loops.into(), self.remaining, stack_used);
         let args = [1, 2, 3, 4, 5].map(|index: usize| self.s.r[index]);
@@ -411,8 +421,17 @@ impl Bridge for Machine {
         let function = &image.functions()[image.function_at(pc as usize)];
         self.for_compiled(|machine| {
             let tier = machine.native.running();
-            tier.interpreted = Interpreted::Finishes;
-            let loops = tier.native.context().loops as u32;
+            let turns = tier.turns;
+            let context = tier.native.context();
+            let (loops, handed_over) = (context.loops as u32, context.turns < 0);
+            context.turns = turns;
+            if handed_over {
+                tier.native.code().want_loop(pc);
+                // At the next turn.
+                tier.next_sample = machine.remaining;
+            } else {
+                tier.interpreted = Interpreted::Finishes;
+            }
             machine.interpret_frame(function, pc as usize, Some(loops))
         })
     }

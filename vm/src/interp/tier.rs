@@ -11,9 +11,11 @@ use crate::image::Image;
 /// Nested activations; deeper calls are interpreted. Unlike calls inside compiled code, each takes native stack of its own.
 const MAX_ACTIVATIONS: usize = 64;
 /// Instructions of the interpreter between two samples of where it loops.
-const SAMPLE_INSNS: i64 = 1 << 14;
+const SAMPLE_INSNS: i64 = 1 << 12;
 /// Calls between two samples of what it calls; odd, so that a pattern of calls does not hide some.
-pub(super) const SAMPLE_CALLS: u32 = 61;
+pub(super) const SAMPLE_CALLS: u32 = 15;
+/// Turns of loops in code that is not final before it hands over: as long as it takes to compile a small loop.
+const TURNS: i32 = 1 << 14;
 /// No sample is ever due.
 pub(super) const NEVER: i64 = i64::MIN / 4;
 
@@ -55,6 +57,8 @@ pub(super) struct NativeTier {
     /// Activations that have called the machine and wait for it.
     pub(super) waiting: Vec<NativeActivation>,
     pub(super) calls_to_sample: u32,
+    /// Turns of loops in code that is not final before it hands over.
+    pub(super) turns: i32,
     /// A sample is due when so many instructions are left.
     pub(super) next_sample: i64,
 }
@@ -139,6 +143,7 @@ impl NativeTier {
             current: Base::default(),
             waiting: Vec::new(),
             calls_to_sample: SAMPLE_CALLS,
+            turns: TURNS,
             next_sample: NEVER,
         })
     }

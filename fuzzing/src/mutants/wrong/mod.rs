@@ -118,7 +118,7 @@ impl Trial {
             own.lock().unwrap_or_else(PoisonError::into_inner).add(emitted);
             Vec::new()
         }));
-        let failures = code.compile_each().map_err(|error| error.to_string())?;
+        let failures = mode.compile(&code).map_err(|error| error.to_string())?;
         if let Some(failure) = failures.into_iter().flatten().next() {
             return Err(failure.to_string());
         }

@@ -5,6 +5,7 @@
 mod bpf_loop;
 mod budgets;
 mod calls;
+mod first_tier;
 mod intrinsics;
 mod iter_num;
 mod merged;
@@ -37,9 +38,11 @@ pub(super) enum Backend {
     Program(usize, Options),
     /// What the interpreter finds hot, at once.
     Hot(Options),
+    /// All programs for the first tier, and each loop that is reported as hot for good.
+    FirstTier(Options),
 }
 
-/// Compiles each loop and program that the interpreter reports as hot.
+/// Compiles each loop and program that is reported as hot.
 #[derive(Debug)]
 struct Hot {
     code: Code,
@@ -62,6 +65,14 @@ unsafe impl Native for Hot {
 
     fn site(&self, address: u64) -> Option<Site> {
         self.code.site(address)
+    }
+
+    fn is_final(&self, function: u32) -> bool {
+        self.code.is_final(function)
+    }
+
+    fn want_loop(&self, pc: u32) {
+        self.report_hot(pc);
     }
 
     fn report_hot(&self, pc: u32) {
@@ -217,6 +228,11 @@ impl Rig {
                 code.compile_program(program).unwrap();
                 Some(Arc::new(code))
             }
+            Backend::FirstTier(options) => {
+                let code = code(options);
+                (0..self.image.programs().len()).for_each(|program| code.compile_first_tier(program).unwrap());
+                Some(Arc::new(Hot { code, asked: AtomicU32::new(0) }))
+            }
             Backend::Hot(options) => Some(Arc::new(Hot { code: code(options), asked: AtomicU32::new(0) })),
         };
         machine.set_native(native).unwrap();
@@ -274,6 +290,9 @@ impl Rig {
             Backend::Program(last, OPTIONS),
             Backend::Program(last, FUEL),
             Backend::Hot(OPTIONS),
+            Backend::FirstTier(OPTIONS),
+            Backend::FirstTier(FUEL),
+            Backend::FirstTier(KEEP),
         ];
         for backend in all.into_iter().chain(some) {
             assert_eq!(self.run(backend, argument), expected, "{backend:?}");
