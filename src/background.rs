@@ -97,12 +97,17 @@ impl Shared {
                 continue;
             };
             drop(queue);
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(job)) {
-                let words = panic_words(&*panic).unwrap_or("no words");
-                log::error!("the compiler panicked, the program stays in the interpreter: {words}");
-            }
+            guarded(job);
             queue = self.lock();
         }
+    }
+}
+
+/// Does a job; a panic of it is a line in the log.
+pub(crate) fn guarded(job: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(job)) {
+        let words = panic_words(&*panic).unwrap_or("no words");
+        log::error!("the compiler panicked, the program stays in the interpreter: {words}");
     }
 }
 

@@ -116,7 +116,8 @@ pub struct Config {
     #[cfg(feature = "jit")]
     pub compile_limits: CompileLimits,
     /// Whether other threads compile: several for large programs, at most as many as this process may run at once, and one
-    /// for what [`EngineKind::Auto`] finds hot, but for the first tier of programs of up to 256 instructions. Without, each program is compiled by the thread that loads it or finds it hot,
+    /// for what [`EngineKind::Auto`] finds hot, but for what small programs need soon: code of the first tier, and
+    /// loops that leave it. Without, each program is compiled by the thread that loads it or finds it hot,
     /// and compiling starts no thread: the C library takes locks from a process's second thread on. Default: true.
     #[cfg(feature = "jit")]
     pub parallel_compilation: bool,

@@ -1,11 +1,12 @@
 //! Native code of an instance's programs: all of it at once, or what is hot, compiled in the background.
 //!
 //! Machines say where they spend their time ([`Native::report_hot`]). A program that is named gets code of the first tier, which is
-//! soon there: made by the thread that names it where it is small, in the background otherwise. When it is named again and again
+//! soon there: made by the thread that names it where it is small, in the background otherwise and inside hooks and child processes. When it is named again and again
 //! the optimiser compiles it in the background. A loop that is still named then, or that is named in code of the first tier, gets
 //! an on-stack replacement entry, for the frame that executes it. Machines see new code at their next call, or at the next turn
 //! of such a loop. What cannot be compiled stays in the interpreter, and the log says why.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -18,6 +19,7 @@ use twinbpf_vm::ident::ImageId;
 use twinbpf_vm::image::Image;
 use twinbpf_vm::process::PerProcess;
 
+use crate::background::guarded;
 use crate::config::{EngineKind, Isolation};
 use crate::engine::Engine;
 use crate::verify;
@@ -29,6 +31,25 @@ const HOT: u32 = 16;
 const STARTED: u32 = u32::MAX;
 /// Instructions of a program, at most, that the thread which names it compiles for the first tier: some 150 us.
 const SMALL: u32 = 256;
+
+thread_local! {
+    /// This thread must not compile now.
+    static ELSEWHERE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Does something without compiling in this thread: inside a function of the process that may be any, which finds floating-point
+/// state and locks as they were.
+#[cfg(feature = "hook")]
+pub(crate) fn without_compiling<R>(work: impl FnOnce() -> R) -> R {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            ELSEWHERE.set(self.0);
+        }
+    }
+    let _restore = Restore(ELSEWHERE.replace(true));
+    work()
+}
 
 /// How an engine compiles.
 pub(crate) fn options(engine: &Engine) -> Options {
@@ -114,6 +135,8 @@ struct Tiered {
     engine: Engine,
     /// How often each unit was named, in this process: what another was to compile is not compiled here.
     named: PerProcess<Mutex<HashMap<Unit, u32>>>,
+    /// There in the process that made this.
+    home: PerProcess<()>,
     this: Weak<Tiered>,
 }
 
@@ -128,7 +151,9 @@ enum Unit {
 impl Tiered {
     fn new(engine: &Engine, code: Code) -> Arc<Tiered> {
         let engine = engine.clone();
-        Arc::new_cyclic(|this| Tiered { code, engine, named: PerProcess::new(), this: Weak::clone(this) })
+        let home = PerProcess::new();
+        home.get();
+        Arc::new_cyclic(|this| Tiered { code, engine, named: PerProcess::new(), home, this: Weak::clone(this) })
     }
 
     /// Has a unit compiled once it is named for the time `hot`.
@@ -146,21 +171,21 @@ impl Tiered {
         }
     }
 
-    /// Compiles a unit, here if it is small and wanted soon, otherwise in the background unless the code is dropped before.
+    /// Compiles a unit, here if it is small and wanted soon and nothing speaks against it, otherwise in the background unless the
+    /// code is dropped before.
     fn start(&self, unit: Unit, soon: bool) {
-        if soon && self.code.insns(self.program(unit)) <= SMALL {
-            return self.compile(unit);
+        let parallel = self.engine.config().parallel_compilation;
+        // A child process may have been forked while another thread had a lock of the compiler.
+        let here = self.home.existing().is_some() && !ELSEWHERE.get();
+        if !parallel || soon && here && self.code.insns(self.program(unit)) <= SMALL {
+            return guarded(|| self.compile(unit));
         }
         let this = Weak::clone(&self.this);
-        let compile = move || {
+        self.engine.background().run(move || {
             if let Some(this) = this.upgrade() {
                 this.compile(unit);
             }
-        };
-        match self.engine.config().parallel_compilation {
-            true => self.engine.background().run(compile),
-            false => compile(),
-        }
+        });
     }
 
     /// The program that a unit is of.
@@ -181,13 +206,20 @@ impl Tiered {
             Unit::Loop(pc) => self.code.compile_loop(pc),
         };
         let Err(error) = result else { return };
-        // What fails for the first tier fails again for good, or is there soon.
-        if matches!(error, JitError::Unwanted) || matches!(unit, Unit::FirstTier(_)) {
+        if matches!(error, JitError::Unwanted) {
             return;
         }
+        let program = self.program(unit);
         let image = self.code.image();
-        let location = image.location(image.entry(self.program(unit)));
-        log::warn!("{}: program {} stays in the interpreter: {error}", location.object, location.program);
+        let location = image.location(image.entry(program));
+        let stays = match unit {
+            Unit::FirstTier(_) => "has no code of the first tier",
+            Unit::Program(_) | Unit::Loop(_) if self.code.is_compiled(image.function_at(image.entry(program)) as u32) => {
+                "stays in the code that it has"
+            }
+            Unit::Program(_) | Unit::Loop(_) => "stays in the interpreter",
+        };
+        log::warn!("{}: program {} {stays}: {error}", location.object, location.program);
     }
 }
 

@@ -300,14 +300,13 @@ impl Code {
                 Ok::<_, JitError>(module)
             },
         )?;
-        let units: Vec<(Unit, u64)> = module.functions.iter().map(|function| (function.unit, function.start)).collect();
+        let units: Vec<(Unit, u64, bool)> =
+            module.functions.iter().map(|function| (function.unit, function.start, function.reads_rest)).collect();
         let mut modules = self.modules.write().expect("no panic while held");
-        let readers = module.functions.iter().filter(|function| function.reads_rest);
-        modules.read_rest.extend(readers.map(|function| function.unit.function));
         modules.all.push(module);
-        for (unit, address) in units {
-            match unit.start {
-                Start::Entry => self.publish(unit.function as usize, address, tier),
+        for (Unit { function, start }, address, reads_rest) in units {
+            match start {
+                Start::Entry => self.publish(&mut modules, function, (address, reads_rest), tier),
                 Start::Loop(pc) => {
                     let index = modules.loops.partition_point(|entry| entry.0 < pc);
                     modules.loops.insert(index, (pc, address));
@@ -317,13 +316,18 @@ impl Code {
         Ok(())
     }
 
-    /// Has calls of a function lead to new code, unless it has better. `modules` is locked.
-    fn publish(&self, function: usize, address: u64, tier: Tier) {
-        let better = tier == Tier::First && self.finals[function].load(Ordering::Relaxed);
-        if !better {
-            self.functions[function].store(address, Ordering::Release);
-            self.finals[function].store(tier == Tier::Final, Ordering::Release);
+    /// Has calls of a function lead to new code, unless it has better.
+    fn publish(&self, modules: &mut Modules, function: u32, (address, reads_rest): (u64, bool), tier: Tier) {
+        let at = function as usize;
+        if tier == Tier::First && self.finals[at].load(Ordering::Relaxed) {
+            return;
         }
+        match reads_rest {
+            true => modules.read_rest.insert(function),
+            false => modules.read_rest.remove(&function),
+        };
+        self.functions[at].store(address, Ordering::Release);
+        self.finals[at].store(tier == Tier::Final, Ordering::Release);
     }
 
     /// Registers a module with debuggers and profilers.

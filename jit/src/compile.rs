@@ -21,7 +21,7 @@ use crate::debug::Announced;
 use crate::error::JitError;
 use crate::frame::fitting;
 use crate::generate::Generator;
-use crate::limits::{self, Tier};
+use crate::limits::{self, Strategy, Tier};
 use crate::lower::{self, Input, RegisterLiveness, Scratch, Start, Unit};
 use crate::memory::{CodeMemory, CodePool, check_relocs};
 use crate::opt::PassRun;
@@ -220,8 +220,9 @@ impl Workspace {
             let index = function.wrapping_sub(units[0].function) as usize;
             (units.get(index) == Some(&Unit { function, start: Start::Entry })).then_some(index)
         };
-        let local = |function| index(function).is_some();
         let strategy = limits::strategy(image, unit.function, options, tier);
+        // Code of the first tier calls by the table, which leads to better code once that is there.
+        let local = |function| strategy != Strategy::FirstTier && index(function).is_some();
         fitting(image, unit.function, (strategy, options), |options, isa, checked| {
             let (local, values) = (&local, None);
             let (listing, mutant) = (false, stages.fault);

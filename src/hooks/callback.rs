@@ -124,7 +124,7 @@ unsafe extern "C" fn run<T: Send + 'static>(call: *mut Call, data: *mut c_void) 
         instance.set_attachment(attached.cookie, call.function());
         // SAFETY: the trampoline passes a call that has what the program reads.
         context.store(attached.context, unsafe { call.registers() });
-        instance.call(attached.entry, &[context.addr()])
+        crate::native::without_compiling(|| instance.call(attached.entry, &[context.addr()]))
     };
     drop(slot);
     if let Err(trap) = result {

@@ -395,8 +395,13 @@ impl Generator<'_, '_> {
         let up = self.choices.once_in(2);
         self.emit(mov(counter, Operand::Imm(if up { 0 } else { turns })));
         self.set(counter, Kind::Counter);
+        let (budget, inside) = (self.choices.once_in(4), self.choices.once_in(6));
+        let entry = self.code.len();
+        if inside {
+            // To where it decides whether there is another turn.
+            self.emit(Insn::Goto { off: 0 });
+        }
         let (head, before) = (self.code.len(), self.regs);
-        let budget = self.choices.once_in(4);
         if budget {
             self.emit(Insn::MayGoto { off: 0 });
         }
@@ -405,6 +410,10 @@ impl Generator<'_, '_> {
         self.block(len);
         self.restore(before);
         (self.level, self.loops) = (self.level - 1, self.loops - 1);
+        if inside {
+            self.land(entry);
+            self.regs.meet(&before);
+        }
         let width = self.choices.pick(&[Width::W64, Width::W32]);
         let step = if up { 1 } else { -1 };
         self.emit(Insn::Alu { width, op: AluOp::Add, dst: counter, src: Operand::Imm(step) });

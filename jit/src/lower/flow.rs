@@ -6,6 +6,8 @@ mod facts;
 mod jump_threading;
 mod payments;
 
+use std::cmp::Reverse;
+
 use twinbpf_isa::Insn;
 use twinbpf_vm::host::Intrinsic;
 use twinbpf_vm::image::{Image, Link};
@@ -82,7 +84,9 @@ pub(crate) struct Flow {
     early: bool,
     /// Whether `may_goto` is used.
     pub(crate) loops: bool,
-    /// Headers of loops that lie in no other one, in order, once [`Flow::find_outer`] has run.
+    /// Header and source of each edge back to where a loop begins, after [`Flow::loops_from`].
+    back_edges: Vec<(u32, u32)>,
+    /// Headers of loops that lie in no other one, in order, after [`Flow::find_outer`].
     pub(crate) outer: Vec<u32>,
     stack: Vec<u32>,
     entry: u32,
@@ -268,23 +272,26 @@ impl Flow {
         }
     }
 
-    /// Finds the loops that lie in no other one: by the order of blocks, from a header to the last jump back to it.
+    /// Finds the loops that lie in no other one, after [`Flow::loops_from`]: by the order of blocks, between a header and what
+    /// jumps back to it. Only at headers is the budget exact.
     pub(crate) fn find_outer(&mut self) {
-        let mut ends = vec![0; self.next.len()];
-        for block in 0..self.len() {
-            self.for_next(block, |next| {
-                if next <= block {
-                    ends[next as usize] = block + 1;
-                }
-            });
+        let mut spans: Vec<(u32, u32, u32)> = Vec::new();
+        self.back_edges.sort_unstable();
+        for edges in self.back_edges.chunk_by(|(one, _), (two, _)| one == two) {
+            let (header, sources) = (edges[0].0, edges.iter().map(|(_, from)| *from));
+            let (low, high) = sources.fold((header, header), |(low, high), from| (low.min(from), high.max(from)));
+            spans.push((low, high, header));
         }
-        let mut end = 0;
-        for (block, own) in (0..).zip(ends).filter(|(_, end)| *end > 0) {
-            if block >= end {
-                self.outer.push(block);
+        // Of those that begin together the longest first.
+        spans.sort_unstable_by_key(|(low, high, _)| (*low, Reverse(*high)));
+        let mut end = None;
+        for (_, high, header) in spans {
+            if end.is_none_or(|end| high > end) {
+                self.outer.push(header);
+                end = Some(high);
             }
-            end = end.max(own);
         }
+        self.outer.sort_unstable();
     }
 
     /// Finds the registers that are live at the start of each block.
@@ -338,13 +345,14 @@ impl Flow {
 
     /// Marks the blocks that loops begin with as headers: each cycle has one. Gives the reachable blocks in post-order:
     /// successors before a block, unless they are headers.
-    fn loops_from(&mut self) -> Vec<u32> {
+    pub(crate) fn loops_from(&mut self) -> Vec<u32> {
         #[derive(Clone, Copy, PartialEq)]
         enum State {
             New,
             Open,
             Done,
         }
+        self.back_edges.clear();
         let mut states = vec![State::New; self.next.len()];
         let mut done = Vec::with_capacity(self.next.len());
         let mut stack = vec![(self.entry, 0)];
@@ -362,7 +370,10 @@ impl Flow {
                     states[next as usize] = State::Open;
                     stack.push((next, 0));
                 }
-                State::Open => self.header[next as usize] = true,
+                State::Open => {
+                    self.header[next as usize] = true;
+                    self.back_edges.push((next, *block));
+                }
                 State::Done => {}
             }
         }

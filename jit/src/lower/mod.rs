@@ -284,6 +284,9 @@ fn analyse(input: Input<'_>, (function, entry): (u32, u32), flow: &mut Flow, slo
     }
     flow.outer.clear();
     if input.strategy == Strategy::FirstTier {
+        if !input.options.fuel {
+            flow.loops_from();
+        }
         flow.find_outer();
     }
     slots.clear();

@@ -336,6 +336,19 @@ impl Machine {
         Ok(value)
     }
 
+    /// Continues with the loop that generated code is at in better code, if there is some: in its frame, which counts already.
+    fn enter_loop(&mut self, pc: u32, loops: u32) -> Result<Option<u64>, Trap> {
+        let tier = self.native.running();
+        tier.native.code().want_loop(pc);
+        let Some(code) = tier.native.loop_entry(pc).filter(|_| tier.may_be_entered()) else { return Ok(None) };
+        self.load_registers();
+        let outer = std::mem::replace(&mut self.s.loops, loops);
+        let below = Base { frames: self.frames.len(), depth: self.depth - 1, site: NO_SITE };
+        let value = self.activation(code, below, self.stack_used);
+        self.s.loops = outer;
+        value.map(Some)
+    }
+
     fn load_registers(&mut self) {
         let tier = self.native.running();
         self.s.r[..10].copy_from_slice(&tier.native.context().regs[..10]);
@@ -425,12 +438,10 @@ impl Bridge for Machine {
             let context = tier.native.context();
             let (loops, handed_over) = (context.loops as u32, context.turns < 0);
             context.turns = turns;
-            if handed_over {
-                tier.native.code().want_loop(pc);
-                // At the next turn.
-                tier.next_sample = machine.remaining;
-            } else {
+            if !handed_over {
                 tier.interpreted = Interpreted::Finishes;
+            } else if let Some(value) = machine.enter_loop(pc, loops)? {
+                return Ok(value);
             }
             machine.interpret_frame(function, pc as usize, Some(loops))
         })

@@ -12,8 +12,8 @@ use crate::image::Image;
 const MAX_ACTIVATIONS: usize = 64;
 /// Instructions of the interpreter between two samples of where it loops.
 const SAMPLE_INSNS: i64 = 1 << 12;
-/// Calls between two samples of what it calls; odd, so that a pattern of calls does not hide some.
-pub(super) const SAMPLE_CALLS: u32 = 15;
+/// Calls between two samples of what it calls; a prime, so that a pattern of calls does not hide some.
+pub(super) const SAMPLE_CALLS: u32 = 13;
 /// Turns of loops in code that is not final before it hands over: as long as it takes to compile a small loop.
 const TURNS: i32 = 1 << 14;
 /// No sample is ever due.
