@@ -190,7 +190,7 @@ impl<T: Send + 'static> InstancePre<T> {
     pub fn is_native(&self, entry: Entry) -> bool {
         let image = &self.inner.image;
         let Some(program) = image.index_of(entry.0) else { return false };
-        let function = image.function_at(image.entry(program)) as u32;
+        let function = image.entry_function(program) as u32;
         self.inner.native.as_ref().is_some_and(|native| native.entry(function).is_some())
     }
 
@@ -198,8 +198,7 @@ impl<T: Send + 'static> InstancePre<T> {
     #[cfg(feature = "hook")]
     pub(crate) fn native_code(&self, entry: Entry) -> Option<u64> {
         let image = &self.inner.image;
-        let start = image.entry(image.index_of(entry.0)?);
-        let function = image.function_at(start) as u32;
+        let function = image.entry_function(image.index_of(entry.0)?) as u32;
         self.inner.native.as_ref().filter(|native| native.is_final(function))?.entry(function)
     }
 

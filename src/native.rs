@@ -214,7 +214,7 @@ impl Tiered {
         let location = image.location(image.entry(program));
         let stays = match unit {
             Unit::FirstTier(_) => "has no code of the first tier",
-            Unit::Program(_) | Unit::Loop(_) if self.code.is_compiled(image.function_at(image.entry(program)) as u32) => {
+            Unit::Program(_) | Unit::Loop(_) if self.code.is_compiled(image.entry_function(program) as u32) => {
                 "stays in the code that it has"
             }
             Unit::Program(_) | Unit::Loop(_) => "stays in the interpreter",

@@ -118,6 +118,7 @@ pub fn layout(image: &Image, values: usize) -> Layout {
             region(Content::Known(service_words)),
             region(Content::Bytes(1)),
         ],
+        words: image.program_words(),
         callees: callees(image),
     }
 }
@@ -148,6 +149,7 @@ fn fields(image: &Image, functions: u64) -> Vec<Field> {
         field!(refused: [u64; 1], any),
         field!(reentry: [u32; 1], any),
         field!(turns: [i32; 1], any),
+        field!(tail_calls: [u32; 1], any),
     ];
     fields.sort_unstable_by_key(|field| field.offset);
     fields

@@ -16,7 +16,7 @@
 //! - it decodes, is one of those that it models, and overlaps no other;
 //! - a memory access, all of its bytes, lies in the arena or its margins; in the function's own BPF frame; in its own
 //!   native frame, no farther than the guard below what was touched before; in the VM context; in a table that the context
-//!   points to; or in the function's own constants;
+//!   points to; in memory that the layout names, for loads ([`Layout::words`]); or in the function's own constants;
 //! - a store hits none of what the proof rests on: return address, constant fields of the context, tables, code. What it
 //!   leaves for the machine in the context ([`Access::Write`]) is what the machine may expect there;
 //! - a direct jump stays in the function, an indirect one goes through a jump table of the function with a bounded index,
@@ -25,7 +25,7 @@
 //!   number, or to a [`Callee`]; it passes the VM context, the frame that belongs there and the constants that the callee
 //!   must get, with enough room checked for a deeper frame;
 //! - a return has stack pointer, return address, frame pointer and the other callee-saved registers as the function found
-//!   them; a tail call leads to what a service gave for it.
+//!   them; a tail call leads to what a service gave for it, or to an element of the table of functions.
 //!
 //! Bytes of a function that are neither reached nor part of its tables and constants must be padding, and so must all
 //! bytes between functions.

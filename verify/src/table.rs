@@ -1,5 +1,7 @@
 //! Input of the verifier, which it trusts: the embedder's description of a module and the VM.
 
+use std::ops::Range;
+
 /// Code to be checked, as it lies in memory.
 #[derive(Clone, Debug)]
 pub struct Module<'a> {
@@ -40,6 +42,8 @@ pub struct Layout {
     pub fields: Vec<Field>,
     /// Tables that its fields point to.
     pub regions: Vec<Region>,
+    /// Memory at these addresses that code may load from, of which nothing is known.
+    pub words: Vec<Range<u64>>,
     /// What may be called besides functions, by address. Of several with the same address, one must fit.
     pub callees: Vec<Callee>,
 }

@@ -5,6 +5,7 @@ use crate::*;
 const BASE: u64 = 0x10_0000;
 const MARGIN: u64 = 1 << 20;
 const SERVICE: u64 = 0x20_0000;
+const WORDS: u64 = 0x30_0000;
 
 fn layout() -> Layout {
     let field = |offset, access| Field { offset, size: 8, count: 1, access };
@@ -24,6 +25,7 @@ fn layout() -> Layout {
             field(0x30, Access::Write(Write::Frame)),
         ],
         regions: vec![Region { content: Content::Functions(3) }],
+        words: [WORDS, WORDS + 8].map(|word| word..word + 8).into(),
         callees: vec![Callee {
             address: SERVICE,
             arguments: vec![Argument::Context, Argument::Below(8)],
@@ -80,6 +82,18 @@ fn an_index_of_64_bits_is_rejected() {
     assert!(matches!(body(&wide), Err(Reason::Unproved { bytes: 8, .. })));
     // mov rax, [rdx]
     assert!(matches!(body(&[0x48, 0x8b, 0x02]), Err(Reason::Unproved { .. })));
+}
+
+#[test]
+fn words_of_the_layout_are_loaded_only() {
+    // mov rax, WORDS + off; then an access at [rax]
+    let at = |off: u8, access: &[u8]| body(&[&[0x48, 0xc7, 0xc0, off, 0, 0x30, 0][..], access].concat());
+    let (load, store) = ([0x48, 0x8b, 0x10], [0x48, 0x89, 0x10]);
+    assert_eq!(at(0, &load).unwrap().tables, 1);
+    at(8, &load).unwrap();
+    for (off, access) in [(9, load), (16, load), (0, store), (8, store)] {
+        assert!(at(off, &access).is_err(), "{off} {access:x?}");
+    }
 }
 
 #[test]

@@ -154,6 +154,8 @@ pub struct Image {
     programs: Vec<Valid<Program>>,
     /// Flat pc of each program's first instruction.
     bases: Vec<u32>,
+    /// Index of the function with that instruction.
+    entries: Vec<u32>,
     insns: Vec<Insn>,
     links: Vec<Link>,
     /// Sorted by start.
@@ -203,11 +205,14 @@ impl Image {
         let Builder { bases, insns, functions, hosts, labels, traps, .. } = builder;
         let (arena, translation) = (Arc::clone(arena), OnceLock::new());
         let frame_sizes = FrameSizes::of(&functions);
+        let entry = |base: &u32| functions.partition_point(|function: &Function| function.start <= *base) as u32 - 1;
+        let entries = bases.iter().map(entry).collect();
         Ok(Image {
             id: ImageId::new(programs.len()),
             arena,
             programs,
             bases,
+            entries,
             insns,
             links,
             functions,
@@ -231,6 +236,12 @@ impl Image {
     /// The map that a handle means in all machines of this image, if that is known and programs can use it.
     pub fn map(&self, handle: u64) -> Option<&Arc<dyn MapOps>> {
         self.maps.as_ref()?.get(handle)
+    }
+
+    /// Where in this process its prog arrays keep what their slots have, which generated code may read.
+    pub fn program_words(&self) -> Vec<Range<u64>> {
+        let own = self.maps.iter().flat_map(|maps| maps.own());
+        own.filter_map(|map| map.program_words()).collect()
     }
 
     /// A host function whose first argument is the map with this handle, if there can be one. The image keeps it.
@@ -292,6 +303,11 @@ impl Image {
     /// Flat pc of a program's first instruction.
     pub fn entry(&self, program: usize) -> usize {
         self.bases[program] as usize
+    }
+
+    /// Index of a program's first function.
+    pub fn entry_function(&self, program: usize) -> usize {
+        self.entries[program] as usize
     }
 
     /// All instructions, by flat pc.

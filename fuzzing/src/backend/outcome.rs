@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use twinbpf_jit::JitError;
 use twinbpf_vm::trap::TrapCode;
 
 use crate::generate::world::{ARRAYS_SIZE, CONTEXT_SIZE, MEMORY, REGS_OUT, STACK_OUT, STATE_SIZE, VALUE};
@@ -126,5 +127,15 @@ fn location(at: usize) -> String {
         STACK_OUT..224 => format!("stack word {}", (at - STACK_OUT) / 8),
         MEMORY.. => format!("memory + {}", at - MEMORY),
         _ => format!("state + {at}"),
+    }
+}
+
+/// What becomes of a case that the compiler does not compile: its mistakes are findings, its limits are none.
+pub(super) fn not_compiled(error: &JitError) -> Ran {
+    let why = format!("not compiled: {error}");
+    if matches!(error, JitError::Internal(_) | JitError::Rejected { .. }) {
+        Ran::Failed(why)
+    } else {
+        Ran::Refused(why)
     }
 }

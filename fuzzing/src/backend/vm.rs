@@ -8,7 +8,7 @@ use std::time::Duration;
 use twinbpf_isa::program::{Binding, Program};
 use twinbpf_isa::validate::Valid;
 use twinbpf_isa::{Insn, Policy};
-use twinbpf_jit::{Code, JitError, Memory, Threads};
+use twinbpf_jit::{Code, Memory, Threads};
 use twinbpf_vm::helper;
 use twinbpf_vm::host::Runtime;
 use twinbpf_vm::image::{Image, Resolve, Target};
@@ -18,7 +18,7 @@ use twinbpf_vm::mem::{Arena, Block, Bounds, MemError, RegionKind, RegionSpec, Vi
 
 use super::Engine;
 use super::modes::{JitMode, TURNS, jit_modes};
-use super::outcome::{End, Outcome, Ran};
+use super::outcome::{End, Outcome, Ran, not_compiled};
 use super::watch::{Doubt, Watch};
 use crate::generate::world::{
     ARRAY, ARRAY_LEN, ARRAY_SIZE, ARRAYS_SIZE, CONTEXT_SIZE, CPU, CPUS, EXTERNS, HASH, JUMPS, LABELS, PERCPU, SLOTS,
@@ -373,6 +373,11 @@ impl Vm {
         machine.set_driver(driver);
         machine.set_tracer(self.watch.as_ref().map(|watch| Watch::tracer(watch, &image)));
         let mut compiled = Vec::new();
+        // Code may rely on the programs that slots have when it is made.
+        let tails = cases.iter().zip(&batched).find(|(case, _)| !case.tails.is_empty());
+        if let Some((case, Ok(batched))) = tails {
+            world.link(case, batched.first);
+        }
         if let Some(mode) = mode {
             let code = Code::new(Arc::clone(&image), mode.options()).map_err(|error| not_compiled(&error))?;
             // There is a process for each processor.
@@ -407,16 +412,6 @@ impl Vm {
         let programs = Arc::into_inner(image).map_or_else(Vec::new, Image::into_programs);
         self.spare.extend(programs.into_iter().map(|program| program.into_inner().insns));
         Ok(all)
-    }
-}
-
-/// What becomes of a case that the compiler does not compile: its mistakes are findings, its limits are none.
-fn not_compiled(error: &JitError) -> Ran {
-    let why = format!("not compiled: {error}");
-    if matches!(error, JitError::Internal(_) | JitError::Rejected { .. }) {
-        Ran::Failed(why)
-    } else {
-        Ran::Refused(why)
     }
 }
 

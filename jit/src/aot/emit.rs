@@ -126,7 +126,7 @@ fn object_here(
         |at| {
             let sites = functions(&mut module, image, options, (&*isa, &*plain, &values), (at, &at_function))?;
             for (program, name) in names.iter().enumerate() {
-                at_function.set(image.function_at(image.entry(program)) as u32);
+                at_function.set(image.entry_function(program) as u32);
                 at.set(GENERATION);
                 entry(&mut module, image, program, name, &*isa)?;
             }
@@ -284,7 +284,7 @@ fn entry(
     let args: [_; lower::PARAMS] = [cx, load(10), load(1), load(2), load(3), load(4)];
     // Calls in the program pass theirs in its place, and the caller may call again.
     let last = load(5);
-    let index = image.function_at(image.entry(program)) as u32;
+    let index = image.entry_function(program) as u32;
     let name = b.func.declare_imported_user_function(UserExternalName { namespace: 0, index });
     let signature = b.import_signature(lower::signature());
     let data = ExtFuncData { name: ExternalName::user(name), signature, colocated: true, patchable: false };

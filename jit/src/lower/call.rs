@@ -360,22 +360,28 @@ impl Translator<'_> {
 
     /// `bpf_tail_call(ctx, map, index)`: the program takes this frame over, or r0 says why it cannot.
     fn tail_call(&mut self) -> bool {
+        self.tail_jump();
         let args = [Reg::R1, Reg::R2, Reg::R3].map(|reg| self.get(reg));
         let (value, status) = self.service(Service::TailCall, &args);
         let (gone, failed) = (self.b.create_block(), self.b.create_block());
         self.b.ins().brif(status, failed, &[], gone, &[]);
         self.continue_in(gone);
-        let mut all = [self.cx; PARAMS];
-        (all[1], all[2]) = (self.fp, args[0]);
-        for (reg, arg) in (2..5).zip(&mut all[3..]) {
-            *arg = self.b.ins().iconst(I64, poison(reg));
-        }
-        let signature = self.bpf_signature();
-        self.b.ins().return_call_indirect(signature, value, &all);
+        self.jump_to(value, args[0]);
         self.continue_in(failed);
         self.trap_above_one(status);
         self.set(Reg::R0, value);
         self.after_call()
+    }
+
+    /// Has the program at this address take this frame over.
+    pub(super) fn jump_to(&mut self, code: Value, ctx: Value) {
+        let mut args = [self.cx; PARAMS];
+        (args[1], args[2]) = (self.fp, ctx);
+        for (reg, arg) in (2..5).zip(&mut args[3..]) {
+            *arg = self.b.ins().iconst(I64, poison(reg));
+        }
+        let signature = self.bpf_signature();
+        self.b.ins().return_call_indirect(signature, code, &args);
     }
 
     /// Status 1 is for the program, the others are traps.

@@ -65,8 +65,10 @@ pub(super) const SHORT_LOOPS: &str = "loops_are_one_round_shorter";
 pub(super) const DEAF_LOOPS: &str = "loops_go_on_whatever_callbacks_give";
 pub(super) const LONG_ITERATORS: &str = "iterators_give_their_end";
 pub(super) const ANY_RANGE: &str = "iterators_take_longer_ranges";
+pub(super) const DOUBLE_TAIL_CALLS: &str = "tail_calls_count_twice";
+pub(super) const OTHER_PROGRAM: &str = "tail_calls_go_to_the_program_before";
 
-static INTRINSICS: [Row; 5] = [
+static INTRINSICS: [Row; 6] = [
     Row {
         info: IntrinsicInfo {
             helper: "`bpf_get_smp_processor_id`",
@@ -103,6 +105,16 @@ static INTRINSICS: [Row; 5] = [
             mutants: &[LONG_ITERATORS, ANY_RANGE],
         },
         lower: |it, host| it.iter_num(host),
+    },
+    Row {
+        info: IntrinsicInfo {
+            helper: "`bpf_tail_call`",
+            condition: "map and index are known, the slot has a program when the code is made, and all frames have the same size",
+            becomes: "a comparison with that program, and a jump; the machine decides about others",
+            mutants: &[DOUBLE_TAIL_CALLS, OTHER_PROGRAM],
+        },
+        // `Translator::tail_call` does it: this helper is no host function.
+        lower: |_, _| None,
     },
     Row {
         info: IntrinsicInfo {

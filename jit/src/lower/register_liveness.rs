@@ -4,9 +4,12 @@
 //! make no use of that, but a program may, and a function without a result returns whatever is in r0. Callers
 //! pass only what the callee reads.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
 use twinbpf_vm::image::{Callee, Image, Link};
 
-use super::effects::{ALL, Callees, Regs};
+use super::effects::{ALL, Callees, REST, Regs};
 use super::flow::Flow;
 use crate::options::Options;
 
@@ -19,6 +22,8 @@ pub(crate) struct RegisterLiveness {
     /// Index of the first function that is known; of others everything is assumed.
     first: u32,
     reads: Vec<Regs>,
+    /// Of functions of other programs whether they read r0 or r5 to r9, as far as that was asked.
+    others: Mutex<BTreeMap<u32, bool>>,
 }
 
 /// A summary together with what it is about.
@@ -43,6 +48,22 @@ impl Callees for Known<'_> {
     }
 }
 
+impl Known<'_> {
+    /// Whether a program's first function finds more than r1 to r4 where it begins.
+    pub(super) fn entry_reads_rest(&self, function: u32) -> bool {
+        let mut others = self.summary.others.lock().unwrap_or_else(PoisonError::into_inner);
+        *others.entry(function).or_insert_with(|| {
+            let mut flow = Flow::default();
+            let start = self.image.functions()[function as usize].start;
+            if !flow.build(self.image, function, start, false, u32::MAX) {
+                return true;
+            }
+            flow.liveness(self.image, self);
+            flow.live(flow.entry()) & REST != 0
+        })
+    }
+}
+
 impl RegisterLiveness {
     pub(crate) fn of<'a>(&'a self, image: &'a Image, options: Options) -> Known<'a> {
         Known { summary: self, image, exit: if options.keep_registers { ALL } else { 1 } }
@@ -53,7 +74,7 @@ impl RegisterLiveness {
         let functions = image.functions();
         let first = functions.partition_point(|function| function.program < program) as u32;
         let count = functions[first as usize..].iter().take_while(|function| function.program == program).count();
-        let mut summary = RegisterLiveness { first, reads: Vec::new() };
+        let mut summary = RegisterLiveness { first, reads: Vec::new(), others: Mutex::default() };
         if let Some(called_later) = called(image, first, count) {
             summary.reads.resize(count, 0);
             summary.iterate(image, options, flow, &called_later);

@@ -25,6 +25,9 @@ pub const HOST_STACK: usize = 256 << 10;
 /// Callbacks of host functions inside each other, as long as there is native stack.
 pub const MAX_REENTRY: u32 = 128;
 
+/// Tail calls that a run may make: `MAX_TAIL_CALL_CNT` of the kernel.
+pub const MAX_TAIL_CALLS: u32 = 33;
+
 /// The state that generated code works on. It belongs to a machine and has one address as long as that runs.
 #[repr(C)]
 pub struct Context {
@@ -79,6 +82,8 @@ pub struct Context {
     pub reentry: u32,
     /// Turns of loops that code that is not [final](Native::is_final) takes before it calls [`Services::resume`].
     pub turns: i32,
+    /// Tail calls of this run, those of generated code included.
+    pub tail_calls: u32,
     /// Bytes below r10 that are a function's frame.
     pub frame_bytes: u64,
     /// Why a host function or service did not succeed. Not for generated code, nor is the rest.
@@ -308,6 +313,7 @@ impl Context {
             cpu: 0,
             reentry: 0,
             turns: 0,
+            tail_calls: 0,
             frame_bytes: 0,
             failure: None,
             bridge,

@@ -291,7 +291,8 @@ pub(crate) fn enter_first<B: Bridge + 'static>(
     args: &[u64; 5],
 ) -> Result<u64, Ended> {
     // SAFETY: of this machine, and nothing else uses it now.
-    unsafe { entry_point.cx.as_mut() }.remaining = budget;
+    let context = unsafe { entry_point.cx.as_mut() };
+    (context.remaining, context.tail_calls) = (budget, 0);
     enter_short(machine, idle, entry_point, args)
 }
 

@@ -8,14 +8,12 @@ use super::direct::panicked;
 use super::frame::Frame;
 use super::machine::{Context, Machine};
 use super::state::{MAX_LOOPS, POISON};
+use crate::host::native::MAX_TAIL_CALLS;
 use crate::host::{ETH_HEADER, HostFn};
 use crate::image::{Callee, Function, Link};
-use crate::map::Errno;
+use crate::map::{Errno, MapOps};
 use crate::trap::{Trap, TrapCode};
 use twinbpf_isa::{Insn, Reg, Size};
-
-/// `MAX_TAIL_CALL_CNT` of the kernel: so many succeed in one run.
-const MAX_TAIL_CALLS: u32 = 33;
 
 /// `SKF_LL_OFF` and `SKF_NET_OFF` of include/uapi/linux/filter.h: offsets of legacy packet loads that count from the
 /// Ethernet header and from the one after it.
@@ -223,17 +221,20 @@ impl Machine {
 
     /// The function that a tail call goes to.
     pub(super) fn tail_target(&self, handle: u64, index: u32) -> Result<usize, Errno> {
-        let program = match self.s.runtime.maps.get(handle) {
-            None => Err(Errno::EINVAL),
-            Some(_) if self.tail_calls >= MAX_TAIL_CALLS => Err(Errno::ELOOP),
-            Some(map) if index >= map.spec().max_entries => Err(Errno::E2BIG),
-            Some(map) => map.program(index).ok_or(Errno::ENOENT),
+        let slot = |map: &dyn MapOps| match map {
+            _ if self.tail_calls >= MAX_TAIL_CALLS => Err(Errno::ELOOP),
+            map if index >= map.spec().max_entries => Err(Errno::E2BIG),
+            map => map.program(index).ok_or(Errno::ENOENT),
         };
-        let program = program? as usize;
+        let program = match self.image.map(handle) {
+            Some(map) => slot(&**map)?,
+            None => slot(&*self.s.runtime.maps.get(handle).ok_or(Errno::EINVAL)?)?,
+        };
+        let program = program as usize;
         if program >= self.image.programs().len() {
             return Err(Errno::ENOENT);
         }
-        Ok(self.image.function_at(self.image.entry(program)))
+        Ok(self.image.entry_function(program))
     }
 
     fn failed(&mut self, cx: Context<'_>, pc: usize, errno: Errno) -> Result<Next, Trap> {

@@ -149,7 +149,7 @@ impl Machine {
         tier.native.watch(self.s.runtime.interrupt());
         let (cpu, turns) = (self.s.runtime.cpu(), tier.turns);
         let context = tier.native.context();
-        (context.cpu, context.reentry, context.turns) = (cpu, 0, turns);
+        (context.cpu, context.reentry, context.turns, context.tail_calls) = (cpu, 0, turns, 0);
         context.regs = POISON;
         context.remaining = self.budget;
     }
@@ -233,6 +233,7 @@ impl Machine {
         let (cpu, turns) = (self.s.runtime.cpu(), tier.turns);
         let context = tier.native.context();
         (context.cpu, context.reentry, context.turns) = (cpu, self.reentry, turns);
+        context.tail_calls = self.tail_calls;
         context.regs.copy_from_slice(&self.s.r[..11]);
         (context.loops, context.remaining, context.stack_used) = (loops.into(), self.remaining, stack_used);
         let args = [1, 2, 3, 4, 5].map(|index: usize| self.s.r[index]);
@@ -249,6 +250,7 @@ impl Machine {
         });
         self.restore(checkpoint);
         (self.s.loops, self.site) = (loops, site);
+        self.tail_calls = self.native.running().native.context().tail_calls;
         self.take_remaining();
         match self.depth {
             0 => self.s.r[10] = fp,
@@ -298,7 +300,7 @@ impl Machine {
         let (base, counts) = (tier.current, tier.counts);
         let context = tier.native.context();
         let (fp, frame, pc, reentry) = (context.exit_fp, context.exit_frame, context.exit_pc, context.reentry);
-        self.reentry = reentry;
+        (self.reentry, self.tail_calls) = (reentry, context.tail_calls);
         self.depth = ((frame - first) / stride) as u32 + 1;
         self.stack_used = same.map_or(context.stack_used, |size| self.depth * size);
         self.site = pc as usize;
@@ -313,10 +315,25 @@ impl Machine {
         self.s.r = registers;
         self.site = site;
         let context = self.native.running().native.context();
-        context.remaining = self.remaining;
+        (context.remaining, context.tail_calls) = (self.remaining, self.tail_calls);
         // The caller may call again, or fault.
         (context.exit_fp, context.exit_frame, context.exit_pc, context.reentry) = (fp, frame, pc, reentry);
         result
+    }
+
+    /// Has a function use the stack bytes of the frame that generated code leaves by a tail call.
+    fn replace_frame(&mut self, callee: usize) -> Result<(), Trap> {
+        let new = &self.image.functions()[callee];
+        let context = self.native.running().native.context();
+        let old = &self.image.functions()[self.image.function_at(context.exit_pc as usize)];
+        let below = context.stack_used.saturating_sub(old.stack_size);
+        let used = below.saturating_add(new.stack_size);
+        if old.stack_size != new.stack_size && used > self.limits.stack_bytes {
+            (self.depth, self.stack_used) = (0, below);
+            return Err(self.room(new).expect_err("no room"));
+        }
+        context.stack_used = used;
+        Ok(())
     }
 
     /// Interprets from `pc` in the frame that generated code is in, which counts already, with its registers.
@@ -379,23 +396,18 @@ impl Bridge for Machine {
     fn tail_call(&mut self, map: u64, index: u32) -> Result<TailCall, Trap> {
         self.invalidate();
         self.check_interrupt()?;
+        self.tail_calls = self.native.running().native.context().tail_calls;
         let callee = match self.tail_target(map, index) {
             Ok(callee) => callee,
             Err(errno) => return Ok(TailCall::Failed(errno.to_r0())),
         };
-        let new = &self.image.functions()[callee];
+        if self.image.frame_sizes().same().is_none() {
+            self.replace_frame(callee)?;
+        }
+        let tail_calls = self.tail_calls + 1;
         let tier = self.native.running();
         let context = tier.native.context();
-        let old = &self.image.functions()[self.image.function_at(context.exit_pc as usize)];
-        let below = context.stack_used.saturating_sub(old.stack_size);
-        let used = below.saturating_add(new.stack_size);
-        if old.stack_size != new.stack_size && used > self.limits.stack_bytes {
-            (self.depth, self.stack_used) = (0, below);
-            return Err(self.room(new).expect_err("no room"));
-        }
-        self.tail_calls += 1;
-        context.stack_used = used;
-        context.regs = POISON;
+        (context.regs, context.tail_calls) = (POISON, tail_calls);
         context.target = callee as u32;
         Ok(TailCall::Code(tier.native.address(callee as u32)))
     }

@@ -88,7 +88,7 @@ impl Machine {
     /// As [`Machine::run`].
     pub fn run_with(&mut self, program: usize, registers: [u64; 11]) -> Result<u64, Trap> {
         assert!(program < self.image.programs().len(), "program {program} of the image");
-        let callee = self.image.function_at(self.image.entry(program));
+        let callee = self.image.entry_function(program);
         self.find_fast_path(program, callee);
         self.reset();
         self.with_room(|machine| machine.start(callee, registers))

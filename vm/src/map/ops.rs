@@ -1,6 +1,7 @@
 //! Operations of every map, whichever process or kernel holds its memory.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Entry, MapSpec};
@@ -284,6 +285,12 @@ pub trait MapOps: Send + Sync + fmt::Debug {
 
     /// The program index in a slot of a prog array.
     fn program(&self, _index: u32) -> Option<u32> {
+        None
+    }
+
+    /// Where in this process a prog array keeps what its slots have, as long as the map lives: 8 bytes each, which hold the
+    /// program's index plus 1, or 0 without a program. Only those of slots that have had a program may be read.
+    fn program_words(&self) -> Option<Range<u64>> {
         None
     }
 

@@ -2,6 +2,7 @@
 //!
 //! A program is its index in the image.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -67,6 +68,10 @@ impl MapOps for ProgArray {
 
     fn program(&self, index: u32) -> Option<u32> {
         (self.slots.get(index) as u32).checked_sub(1)
+    }
+
+    fn program_words(&self) -> Option<Range<u64>> {
+        self.slots.range()
     }
 
     fn set_program(&self, index: u32, program: u32) -> Result<(), Errno> {

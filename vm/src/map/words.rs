@@ -1,6 +1,8 @@
 //! A word for each index of a map, 0 at first: read without a lock, in memory that no program sees and that counts as far as words
 //! have been set.
 
+use std::ops::Range;
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -27,6 +29,12 @@ impl Words {
         }
         let (block, off) = self.0.at(index);
         Some(block.atomic(off))
+    }
+
+    /// Where in this process the words are, once one has been made: as long as they live, and with addresses for all.
+    pub(super) fn range(&self) -> Option<Range<u64>> {
+        let first = ptr::from_ref(self.word(0)?).expose_provenance() as u64;
+        Some(first..first + u64::from(self.0.memory().len()))
     }
 
     /// What an index has.

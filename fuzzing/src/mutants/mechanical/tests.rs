@@ -33,6 +33,7 @@ fn layout(functions: u64) -> Layout {
         context: 0x80,
         fields: vec![field(ARENA, Load::Arena), field(REGION, Load::Region(0)), field(COUNT, Load::Number(functions))],
         regions: vec![Region { content: Content::Bytes(TABLE) }],
+        words: Vec::new(),
         callees: Vec::new(),
     }
 }

@@ -200,6 +200,9 @@ impl Rules {
                     matches!(field.access, Access::Write(_)) && from <= off && off + bytes <= to
                 });
         }
+        if !writes && self.layout.words.iter().any(|words| inside(words.start, words.end)) {
+            return true;
+        }
         let code = &self.functions[function];
         let tables = self.regions.iter().zip(&self.layout.regions).map(|(start, region)| match &region.content {
             Content::Known(words) => (*start, start + 8 * words.len() as u64),

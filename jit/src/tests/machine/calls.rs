@@ -275,3 +275,82 @@ fn backtraces_go_through_generated_frames() {
     );
     assert_eq!(rig.agree(0), "0x1, memory 0, 0 insns");
 }
+
+/// Tail calls with a known map and index, from the program itself and from a function that it calls.
+#[test]
+fn known_tail_calls_go_where_others_go() {
+    let call = |index: i32| format!("r2 = map_fd(0) ll\n r3 = {index}\n call 12");
+    for index in [-1, 0, 1, 2, 3, 4, 7, 8] {
+        let direct = format!("*(u64 *)(r10 - 8) = 5\n {}\n r0 += 100\n exit", call(index));
+        let nested = format!("r6 = r1\n call f\n r0 += 1\n exit\n f: r7 = 3\n {}\n r0 += 100\n exit", call(index));
+        for main in [direct, nested] {
+            let rig = Rig::with(&[&main, "r0 = *(u64 *)(r1 + 0)\n r0 += 7\n exit", "r0 = r1\n r0 = 9\n exit"]);
+            let text = rig.agree(1);
+            assert!(text.ends_with("0 insns"), "{index}: {text}");
+        }
+    }
+    // What a program finds in registers: nothing of who called it.
+    for register in [0, 2, 3, 4, 5, 6, 9] {
+        let main = format!("r0 = 1\n r5 = 5\n r6 = 6\n r9 = 9\n {}\n exit", call(1));
+        let text = Rig::with(&[&main, &format!("r0 = r{register}\n exit")]).agree(1);
+        assert!(text.starts_with(&format!("{:#x},", 0xdead_dead_dead_de00_u64 | register)), "r{register}: {text}");
+    }
+}
+
+/// As many succeed as the kernel allows, whether code or the machine counts them.
+#[test]
+fn known_tail_calls_are_counted() {
+    let again = |index: &str| {
+        format!(
+            "r3 = *(u64 *)(r1 + 0)
+             r3 += 1
+             *(u64 *)(r1 + 0) = r3
+             r2 = map_fd(0) ll
+             r3 {index}
+             call 12
+             r0 = 0
+             exit"
+        )
+    };
+    for (first, second) in [("= 1", "= 0"), ("= 0", "= 0"), ("&= 0", "= 0"), ("= 1", "&= 0")] {
+        let rig = Rig::with(&[&again(first), &again(second)]);
+        assert_eq!(rig.agree(0), "0x0, memory 34, 0 insns", "{first} {second}");
+    }
+    // Across callbacks, too.
+    let main = "r6 = r1
+        r7 = 20
+        again: r1 = func(f) ll
+        r2 = r6
+        call extern(1)
+        r7 += -1
+        if r7 != 0 goto again
+        r0 = *(u64 *)(r6 + 0)
+        exit
+        f: r2 = map_fd(0) ll
+        r3 = 1
+        call 12
+        r0 = 0
+        exit";
+    let second = "r2 = *(u64 *)(r1 + 0)\n r2 += 1\n *(u64 *)(r1 + 0) = r2\n r3 = r2\n r3 &= 1\n if r3 == 0 goto +4
+        r2 = map_fd(0) ll\n r3 = 1\n call 12\n r0 = 3\n exit";
+    assert!(Rig::with(&[main, second]).agree(0).starts_with("0x21,"));
+}
+
+/// A slot may get another program after the code was made, or none.
+#[test]
+fn known_tail_calls_notice_changes() {
+    let main = "r2 = map_fd(0) ll\n r3 = 1\n call 12\n exit";
+    let rig = Rig::with(&[main, "r0 = 7\n exit", "r0 = 9\n exit"]);
+    for options in [OPTIONS, FUEL] {
+        let mut machine = rig.machine(Backend::Compiled(options));
+        let map = &rig.maps.own()[0];
+        let mut run = || machine.run(0, [0; 5]).unwrap();
+        assert_eq!([run(), run()], [7, 7]);
+        map.set_program(1, 2).unwrap();
+        assert_eq!(run(), 9);
+        map.delete(&1_u32.to_le_bytes()).unwrap();
+        assert_eq!(run() as i64, -2);
+        map.set_program(1, 1).unwrap();
+        assert_eq!(run(), 7);
+    }
+}
