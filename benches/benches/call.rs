@@ -1,4 +1,5 @@
-//! What does a call cost: of a whole program, of a subprogram, of a callback?
+//! What does a call cost: of a whole program, of a subprogram, of a callback, of a number of an iterator, of a program that takes
+//! over? The last three beside the kernel.
 
 use twinbpf_benches::bench::{Case, Machine, run};
 use twinbpf_benches::peers::twinbpf::Mode;
@@ -11,11 +12,21 @@ const ROUNDS: u32 = 1000;
 /// The sum of the numbers below it.
 const SUM: u64 = (ROUNDS as u64 - 1) * ROUNDS as u64 / 2;
 
+/// Tail calls that a run makes.
+const TAIL_CALLS: u32 = 33;
+
 const COLUMNS: &[&str] =
-    &["trusted", "jit", "jit+fuel", "interp", "rbpf jit", "sbpf raw", "sbpf jit", "rbpf interp", "sbpf interp"];
+    &["trusted", "jit", "jit+fuel", "interp", "rbpf jit", "sbpf raw", "sbpf jit", "rbpf interp", "sbpf interp", KERNEL];
+const KERNEL: &str = "kernel";
 
 fn main() {
-    let cases = vec![case("empty", 1, 0, true), case("local", ROUNDS, SUM, true), case("callback", ROUNDS, SUM, false)];
+    let cases = vec![
+        case("empty", 1, 0, true),
+        case("local", ROUNDS, SUM, true),
+        case("callback", ROUNDS, SUM, false),
+        case("numbers", ROUNDS, SUM, false),
+        case("tail", TAIL_CALLS, 0, false),
+    ];
     let Some(table) = run("call", COLUMNS, cases) else { return };
     let mut promises = Promises::default();
     for own in ["trusted", "jit"] {
@@ -24,11 +35,22 @@ fn main() {
         });
         promises.at_most(&format!("empty call, {own} / rbpf's JIT"), ratio, 1.0, "");
     }
+    for name in ["callback", "numbers", "tail"] {
+        let figure = |column| table.rows.iter().find(|row| row.name == name)?.figures[table.column(column)?].as_ref();
+        let ratio = figure("jit").zip(figure(KERNEL)).map(|(own, kernel)| own.ratio_to(kernel));
+        promises.at_most(&format!("{name}, jit / kernel"), ratio, 1.0, "");
+    }
     promises.print();
-    performance::write("call", "Calls", &format!("{}\n{}", promises.markdown(), table.markdown()));
+    performance::write("call", "Calls", &format!("{}\n{}\n{LEGEND}", promises.markdown(), table.markdown()));
 }
 
-/// No peer can call back into a program.
+/// What the rows mean, for the documentation.
+const LEGEND: &str = "\
+- empty: a run of a program that does nothing; local: a call of a subprogram; callback: `bpf_loop`'s of its callback
+- numbers: a number of `bpf_iter_num_next`, which `bpf_for` calls; tail: a tail call with constant map and index, 33 a run
+- kernel: the same program by `BPF_PROG_TEST_RUN` and the kernel's own clock, what a run costs there included";
+
+/// No other peer can call back into a program.
 fn case(program: &'static str, operations: u32, expected: u64, peers: bool) -> Case {
     let ours = |name, mode| Machine::ours(name, Box::new(move || calls::in_twinbpf(program, mode)) as Make);
     let rbpf = |name, engine| Machine::peer(name, Box::new(move || calls::in_rbpf(program, engine)) as Make);
@@ -39,6 +61,9 @@ fn case(program: &'static str, operations: u32, expected: u64, peers: bool) -> C
         ours("jit+fuel", Mode::Fuel),
         ours("interp", Mode::Interpreter),
     ];
+    if !peers {
+        machines.push(Machine::known(KERNEL, Box::new(move || calls::in_kernel(program)) as Make));
+    }
     if peers {
         machines.extend([
             rbpf("rbpf jit", rbpf::Engine::Jit),
