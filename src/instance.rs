@@ -181,6 +181,7 @@ impl<T: Send + 'static> InstancePre<T> {
         let own = image.functions().iter().filter(|function| function.program as usize == program);
         own.flat_map(|function| function.start as usize..function.end as usize).all(|pc| match image.links()[pc] {
             Link::Host(host) => image.hosts()[host as usize].is_without_floats(),
+            Link::TailCall => false,
             _ => !matches!(image.insns()[pc], twinbpf_isa::Insn::Callx { .. }),
         })
     }

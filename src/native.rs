@@ -29,6 +29,8 @@ use crate::verify;
 const HOT: u32 = 16;
 /// Stands for the count of a unit that is being compiled, or has been.
 const STARTED: u32 = u32::MAX;
+/// Stands for the count of a unit that cannot be compiled.
+const FAILED: u32 = STARTED - 1;
 /// Instructions of a program, at most, that the thread which names it compiles for the first tier: some 150 us.
 const SMALL: u32 = 256;
 
@@ -158,9 +160,13 @@ impl Tiered {
 
     /// Has a unit compiled once it is named for the time `hot`.
     fn name(&self, unit: Unit, hot: u32) {
+        if ELSEWHERE.get() && !self.engine.config().parallel_compilation {
+            // There is no thread but this, which may be anywhere; others that run the program name it, too.
+            return;
+        }
         let mut named = self.named.get().lock().unwrap_or_else(PoisonError::into_inner);
         let times = named.entry(unit).or_default();
-        if *times == STARTED {
+        if *times >= FAILED {
             return;
         }
         *times += 1;
@@ -209,6 +215,7 @@ impl Tiered {
         if matches!(error, JitError::Unwanted) {
             return;
         }
+        self.named.get().lock().unwrap_or_else(PoisonError::into_inner).insert(unit, FAILED);
         let program = self.program(unit);
         let image = self.code.image();
         let location = image.location(image.entry(program));
@@ -246,8 +253,10 @@ unsafe impl Native for Tiered {
         self.code.is_final(function)
     }
 
-    fn want_loop(&self, pc: u32) {
+    fn want_loop(&self, pc: u32) -> bool {
         self.name(Unit::Loop(pc), 1);
+        let named = self.named.get().lock().unwrap_or_else(PoisonError::into_inner);
+        named.get(&Unit::Loop(pc)) != Some(&FAILED)
     }
 
     fn report_hot(&self, pc: u32) {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use twinbpf::{Config, Engine, EngineKind, Entry, ErrorKind, Instance, InstancePre, Linker, Object, Packet, TrapCode};
 use twinbpf_jit::{Code, JitError, Memory, Options};
-use twinbpf_vm::map::{Errno, MapOps, MapSpec};
+use twinbpf_vm::map::{Errno, MapOps, MapSpec, ProgramWords};
 use twinbpf_vm::mem::{Arena, Bounds, RegionKind, RegionSpec, View};
 
 const ENGINES: &[EngineKind] = match EngineKind::Jit.is_available() {
@@ -227,6 +227,11 @@ impl MapOps for Wild {
 
     fn len(&self) -> u32 {
         1
+    }
+
+    // It cannot make words of its own.
+    fn program_words(&self) -> Option<ProgramWords> {
+        None
     }
 
     fn program(&self, _: u32) -> Option<u32> {

@@ -17,7 +17,7 @@ use build::Builder;
 
 use crate::host::HostFn;
 use crate::ident::{ImageId, ProgramId};
-use crate::map::{MapOps, Maps};
+use crate::map::{MapOps, Maps, ProgramWords};
 use crate::mem::{Arena, HandleRange, MemError};
 use crate::trap::{Location, Trap, TrapCode};
 use twinbpf_isa::program::{InOrder, Program};
@@ -171,6 +171,8 @@ pub struct Image {
     maps: Option<Arc<Maps>>,
     /// Host functions of one map each, by host function and handle.
     bound: Mutex<BTreeMap<(u32, u64), HostFn>>,
+    /// Words of prog arrays, by handle.
+    program_words: Mutex<BTreeMap<u64, Option<ProgramWords>>>,
     /// Translation of an engine, made on first use.
     translation: OnceLock<Box<dyn Any + Send + Sync>>,
 }
@@ -223,6 +225,7 @@ impl Image {
             traps,
             maps: None,
             bound: Mutex::default(),
+            program_words: Mutex::default(),
             translation,
         })
     }
@@ -238,10 +241,19 @@ impl Image {
         self.maps.as_ref()?.get(handle)
     }
 
-    /// Where in this process its prog arrays keep what their slots have, which generated code may read.
+    /// Where in this process a slot of a prog array keeps its program, as long as the image lives, and which that is.
+    pub fn program_word(&self, handle: u64, index: u32) -> Option<(u64, u32)> {
+        let map = self.map(handle)?;
+        let program = map.program(index)?;
+        let mut known = self.program_words.lock().expect("no panic while held");
+        let words = known.entry(handle).or_insert_with(|| map.program_words());
+        Some((words.as_ref()?.address(index)?, program))
+    }
+
+    /// Addresses of all that [`Image::program_word`] has given one of, which generated code may load from.
     pub fn program_words(&self) -> Vec<Range<u64>> {
-        let own = self.maps.iter().flat_map(|maps| maps.own());
-        own.filter_map(|map| map.program_words()).collect()
+        let known = self.program_words.lock().expect("no panic while held");
+        known.values().flatten().filter_map(ProgramWords::range).collect()
     }
 
     /// A host function whose first argument is the map with this handle, if there can be one. The image keeps it.

@@ -1,7 +1,7 @@
 //! Loops in code of the first tier count their turns. After many the function hands over: the interpreter takes its frame, and
 //! enters the optimiser's code at the next turn, as on-stack replacement does.
 //!
-//! Only loops that lie in no other one count, so that the code stays short.
+//! Only loops that lie in no other one count, by the order of their instructions, so that the code stays short.
 
 use cranelift_codegen::ir::InstBuilder as _;
 use cranelift_codegen::ir::condcodes::IntCC;

@@ -55,18 +55,22 @@ impl Translator<'_> {
         }
         let image = self.input.image;
         image.frame_sizes().same()?;
-        let [map, index] = [Reg::R2, Reg::R3].map(|reg| {
-            let value = self.get(reg);
-            self.constant(value)
-        });
-        let (map, index) = (image.map(map? as u64)?, index? as u32);
-        let (program, words) = (map.program(index)?, map.program_words()?);
+        let (map, index) = (self.get(Reg::R2), self.get32(Reg::R3));
+        // `w3 = 1` and `r3 = 1` are constants of their own width.
+        let index = match self.constant(index) {
+            Some(index) => index,
+            None => {
+                let index = self.get(Reg::R3);
+                self.constant(index)?
+            }
+        };
+        let map = self.constant(map)?;
+        let (slot, program) = image.program_word(map as u64, index as u32)?;
         let mut target = program as usize;
         if self.input.mutant == OTHER_PROGRAM {
             target = target.saturating_sub(1);
         }
         let known = target < image.programs().len();
-        let slot = words.start + 8 * u64::from(index);
         known.then(|| Known { slot, word: i64::from(program) + 1, function: image.entry_function(target) as u32 })
     }
 

@@ -258,8 +258,11 @@ pub unsafe trait Native: fmt::Debug + Send + Sync {
         true
     }
 
-    /// Code that is not final has taken many turns of the loop at this header: code from there on is wanted, soon.
-    fn want_loop(&self, _pc: u32) {}
+    /// Code that is not final has taken many turns of the loop at this header: code from there on is wanted, soon. Whether
+    /// there can be some.
+    fn want_loop(&self, _pc: u32) -> bool {
+        false
+    }
 
     /// The interpreter is at this loop header, or the start of this function: a sample, taken every so many
     /// instructions of loops and calls of functions. Code that is not final is sampled likewise.

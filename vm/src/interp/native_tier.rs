@@ -356,7 +356,10 @@ impl Machine {
     /// Continues with the loop that generated code is at in better code, if there is some: in its frame, which counts already.
     fn enter_loop(&mut self, pc: u32, loops: u32) -> Result<Option<u64>, Trap> {
         let tier = self.native.running();
-        tier.native.code().want_loop(pc);
+        if !tier.native.code().want_loop(pc) {
+            // From now on loops stay in the code that there is.
+            tier.turns = i32::MAX;
+        }
         let Some(code) = tier.native.loop_entry(pc).filter(|_| tier.may_be_entered()) else { return Ok(None) };
         self.load_registers();
         let outer = std::mem::replace(&mut self.s.loops, loops);

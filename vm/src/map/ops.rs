@@ -1,10 +1,9 @@
 //! Operations of every map, whichever process or kernel holds its memory.
 
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Entry, MapSpec};
+use super::{Entry, MapSpec, ProgramWords};
 use crate::mem::Block;
 
 /// A map operation failed: one of the kernel's errno values, positive.
@@ -288,9 +287,8 @@ pub trait MapOps: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Where in this process a prog array keeps what its slots have, as long as the map lives: 8 bytes each, which hold the
-    /// program's index plus 1, or 0 without a program. Only those of slots that have had a program may be read.
-    fn program_words(&self) -> Option<Range<u64>> {
+    /// Where a prog array keeps what its slots have, so that generated code can compare it.
+    fn program_words(&self) -> Option<ProgramWords> {
         None
     }
 

@@ -2,12 +2,12 @@
 //!
 //! A program is its index in the image.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::array::{array_index, next_index};
 use super::hash::check_sizes;
+use super::program_words::ProgramWords;
 use super::words::Words;
 use super::{Errno, MapOps, MapSpec};
 use crate::mem::{Arena, MemError};
@@ -70,8 +70,8 @@ impl MapOps for ProgArray {
         (self.slots.get(index) as u32).checked_sub(1)
     }
 
-    fn program_words(&self) -> Option<Range<u64>> {
-        self.slots.range()
+    fn program_words(&self) -> Option<ProgramWords> {
+        Some(self.slots.shared())
     }
 
     fn set_program(&self, index: u32, program: u32) -> Result<(), Errno> {

@@ -1,24 +1,23 @@
 //! A word for each index of a map, 0 at first: read without a lock, in memory that no program sees and that counts as far as words
 //! have been set.
 
-use std::ops::Range;
-use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Errno;
 use super::hidden_slab::HiddenSlab;
+use super::program_words::ProgramWords;
 use super::store::no_memory;
 use crate::mem::{Arena, MemError};
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(super) struct Words(HiddenSlab);
+pub(super) struct Words(Arc<HiddenSlab>);
 
 impl Words {
     /// Words for `count` indices; `label` names them where they do not fit.
     pub(super) fn new(arena: &Arc<Arena>, label: String, count: u32) -> Result<Words, MemError> {
-        HiddenSlab::new(arena, label, 8, count).map(Words)
+        HiddenSlab::new(arena, label, 8, count).map(|slab| Words(Arc::new(slab)))
     }
 
     /// The word of an index that has had one.
@@ -31,10 +30,9 @@ impl Words {
         Some(block.atomic(off))
     }
 
-    /// Where in this process the words are, once one has been made: as long as they live, and with addresses for all.
-    pub(super) fn range(&self) -> Option<Range<u64>> {
-        let first = ptr::from_ref(self.word(0)?).expose_provenance() as u64;
-        Some(first..first + u64::from(self.0.memory().len()))
+    /// The same words, for generated code.
+    pub(super) fn shared(&self) -> ProgramWords {
+        ProgramWords::new(&self.0)
     }
 
     /// What an index has.

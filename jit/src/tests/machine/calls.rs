@@ -279,7 +279,10 @@ fn backtraces_go_through_generated_frames() {
 /// Tail calls with a known map and index, from the program itself and from a function that it calls.
 #[test]
 fn known_tail_calls_go_where_others_go() {
-    let call = |index: i32| format!("r2 = map_fd(0) ll\n r3 = {index}\n call 12");
+    let call = |index: i32| {
+        let reg = if index % 2 == 0 { 'r' } else { 'w' };
+        format!("r2 = map_fd(0) ll\n {reg}3 = {index}\n call 12")
+    };
     for index in [-1, 0, 1, 2, 3, 4, 7, 8] {
         let direct = format!("*(u64 *)(r10 - 8) = 5\n {}\n r0 += 100\n exit", call(index));
         let nested = format!("r6 = r1\n call f\n r0 += 1\n exit\n f: r7 = 3\n {}\n r0 += 100\n exit", call(index));

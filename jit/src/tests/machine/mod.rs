@@ -71,8 +71,9 @@ unsafe impl Native for Hot {
         self.code.is_final(function)
     }
 
-    fn want_loop(&self, pc: u32) {
+    fn want_loop(&self, pc: u32) -> bool {
         self.report_hot(pc);
+        true
     }
 
     fn report_hot(&self, pc: u32) {
