@@ -1,10 +1,11 @@
 //! Native code of an instance's programs: all of it at once, or what is hot, compiled in the background.
 //!
 //! Machines say where they spend their time ([`Native::report_hot`]). A program that is named gets code of the first tier, which is
-//! soon there: made by the thread that names it where it is small, in the background otherwise and inside hooks and child processes. When it is named again and again
-//! the optimiser compiles it in the background. A loop that is still named then, or that is named in code of the first tier, gets
-//! an on-stack replacement entry, for the frame that executes it. Machines see new code at their next call, or at the next turn
-//! of such a loop. What cannot be compiled stays in the interpreter, and the log says why.
+//! soon there: made by the thread that names it where it is small, in the background otherwise, and inside hooks and child
+//! processes. When it is named again and again the optimiser compiles it in the background. A loop that is still named then, or
+//! that hands over in code of the first tier, gets an on-stack replacement entry, for the frame that executes it. Machines see
+//! new code at their next call, or at the next turn of such a loop. What cannot be compiled stays in the code that it has, and
+//! the log says why.
 
 use std::cell::Cell;
 use std::collections::HashMap;
