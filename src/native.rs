@@ -181,18 +181,20 @@ impl Tiered {
     /// Compiles a unit, here if it is small and wanted soon and nothing speaks against it, otherwise in the background unless the
     /// code is dropped before.
     fn start(&self, unit: Unit, soon: bool) {
+        let this = Weak::clone(&self.this);
+        let compile = move || {
+            if let Some(this) = this.upgrade() {
+                this.compile(unit);
+            }
+        };
         let parallel = self.engine.config().parallel_compilation;
         // A child process may have been forked while another thread had a lock of the compiler.
         let here = self.home.existing().is_some() && !ELSEWHERE.get();
         if !parallel || soon && here && self.code.insns(self.program(unit)) <= SMALL {
-            return guarded(|| self.compile(unit));
+            guarded(compile);
+        } else {
+            self.engine.background().run(compile);
         }
-        let this = Weak::clone(&self.this);
-        self.engine.background().run(move || {
-            if let Some(this) = this.upgrade() {
-                this.compile(unit);
-            }
-        });
     }
 
     /// The program that a unit is of.
@@ -205,8 +207,8 @@ impl Tiered {
     }
 
     /// Stops optimising a program once this job is the last owner of the code.
-    fn compile(&self, unit: Unit) {
-        let wanted = || self.this.strong_count() > 1;
+    fn compile(self: &Arc<Tiered>, unit: Unit) {
+        let wanted = || Arc::strong_count(self) > 1;
         let result = match unit {
             Unit::FirstTier(program) => self.code.compile_first_tier(program),
             Unit::Program(program) => self.code.compile_program_while(program, &wanted),
