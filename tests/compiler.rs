@@ -76,7 +76,7 @@ impl log::Log for Collect {
 }
 
 #[test]
-fn with_auto_the_program_stays_in_the_interpreter_and_the_log_says_so_once() {
+fn with_auto_the_program_stays_where_it_is_and_the_log_says_so_once() {
     log::set_logger(&Collect).expect("the only logger");
     log::set_max_level(log::LevelFilter::Warn);
     let engine = engine(EngineKind::Auto);
@@ -84,7 +84,9 @@ fn with_auto_the_program_stays_in_the_interpreter_and_the_log_says_so_once() {
         let pre = linked(&engine, stage).expect("linked");
         let mut instance = pre.instance(()).expect("room for a stack");
         let entry = pre.program(&format!("__fault_panic_{stage}")).expect("its only one");
-        let words = format!("program __fault_panic_{stage} stays in the interpreter: program __fault_panic_{stage}, ");
+        // The optimiser's stages are not those of the first tier, whose code the program has then.
+        let stays = if stage == "licm" { "the code that it has" } else { "the interpreter" };
+        let words = format!("program __fault_panic_{stage} stays in {stays}: program __fault_panic_{stage}, ");
         let logged = || LOG.lock().expect("no panic while held").iter().filter(|line| line.contains(&words)).count();
         let begin = Instant::now();
         let mut after = 0;
