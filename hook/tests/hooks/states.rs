@@ -222,7 +222,8 @@ pub(crate) fn ten_thousand_cycles() {
         assert_eq!(call_once(add), of_mask(0));
     };
     (0..100).for_each(cycle);
-    // The allocator may grow once, by what earlier tests have freed. Leaked hooks grow the process in each round.
+    // The allocator may give the process more pages once, for blocks that earlier tests freed. A leak of hooks adds pages in
+    // every round.
     let mut seen = vec![footprint()];
     let settles = (0..3).any(|_| {
         (0..10_000).for_each(cycle);
