@@ -104,13 +104,7 @@ impl Translator<'_> {
         let mut args = [zero; PARAMS];
         (args[0], args[1], args[3]) = (self.cx, frame, context);
         args[2] = self.b.ins().uextend(I64, index);
-        let call = if (self.input.local)(callback) {
-            let function = self.function_ref(callback);
-            self.b.ins().call(function, &args)
-        } else {
-            let callback = self.b.ins().iconst(I64, i64::from(callback));
-            self.call_indexed(callback, &args)
-        };
+        let call = self.call_known(callback, &args);
         self.b.inst_results(call)[0]
     }
 

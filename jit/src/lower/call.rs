@@ -255,7 +255,7 @@ impl Translator<'_> {
         Some(used)
     }
 
-    pub(super) fn function_ref(&mut self, callee: u32) -> FuncRef {
+    fn function_ref(&mut self, callee: u32) -> FuncRef {
         if let Some(known) = self.callees.get(&callee) {
             return *known;
         }
@@ -273,7 +273,6 @@ impl Translator<'_> {
         self.mark_here();
         let frame = self.checked_frame();
         let used = self.take_stack(callee);
-        let local = (self.input.local)(callee);
         self.store_registers(reads & REST);
         let mut args = [self.cx; PARAMS];
         args[1] = frame;
@@ -287,13 +286,7 @@ impl Translator<'_> {
         if self.input.options.fuel {
             self.save_fuel();
         }
-        let call = if local {
-            let function = self.function_ref(callee);
-            self.b.ins().call(function, &args)
-        } else {
-            let index = self.b.ins().iconst(I64, i64::from(callee));
-            self.call_indexed(index, &args)
-        };
+        let call = self.call_known(callee, &args);
         let value = self.b.inst_results(call)[0];
         self.come_back();
         if let Some(used) = used {
@@ -303,8 +296,18 @@ impl Translator<'_> {
         self.after_call()
     }
 
+    /// Calls a function of the image: by name if it is in the same module, else by the table.
+    pub(super) fn call_known(&mut self, callee: u32, args: &[Value]) -> Inst {
+        if (self.input.local)(callee) {
+            let function = self.function_ref(callee);
+            return self.b.ins().call(function, args);
+        }
+        let index = self.b.ins().iconst(I64, i64::from(callee));
+        self.call_indexed(index, args)
+    }
+
     /// Calls a function by its index, which the code that enters the interpreter may need.
-    pub(super) fn call_indexed(&mut self, index: Value, args: &[Value]) -> Inst {
+    fn call_indexed(&mut self, index: Value, args: &[Value]) -> Inst {
         let target = self.b.ins().ireduce(I32, index);
         self.store_cx(target, field!(target));
         let functions = self.load_cx(I64, constant(), field!(functions));

@@ -6,7 +6,8 @@
 //! [`flow`] finds basic blocks and threads jumps, [`effects`] gives the registers that instructions read and write,
 //! [`register_liveness`] those that functions read. BPF registers are SSA variables ([`subregisters`]); [`stack_slots`]
 //! and [`forward`] keep words of the frame in registers. [`alu`], [`memory`], [`control`], [`call`] and [`c_calls`] each
-//! lower one class of instructions, [`bpf_loop`], [`iter_num`] and [`tail_jump`] calls of some helpers; [`fuel`] counts instructions, [`first_tier`] the turns of loops, [`stack`] checks for native stack.
+//! lower one class of instructions; [`bpf_loop`], [`iter_num`] and [`tail_jump`] lower calls of some helpers. [`fuel`] counts
+//! instructions, [`first_tier`] counts the turns of loops, [`stack`] checks for native stack.
 //!
 //! Generated code traps by faulting or by executing a trapping instruction; each place where it can is a *site*. Sites
 //! are numbered in the order of emission, and carry their number modulo [`CODES`] as trap code.

@@ -17,7 +17,7 @@ use crate::context::reg_field;
 struct Known {
     /// Where in this process the slot keeps its program.
     slot: u64,
-    /// What is there.
+    /// The word in the slot when the code is made: the program's index plus 1.
     word: i64,
     /// The program's first function.
     function: u32,
