@@ -101,6 +101,8 @@ pub fn layout(image: &Image, values: usize) -> Layout {
         services.interpret as usize as u64,
         services.load_packet as usize as u64,
         services.resume as usize as u64,
+        services.begin_walk as usize as u64,
+        services.advance_walk as usize as u64,
     ];
     assert_eq!(service_words.len() * 8, size_of::<Services>(), "each service is named here");
     let region = |content| Region { content };
@@ -171,6 +173,8 @@ fn callees(image: &Image) -> Vec<Callee> {
         service(SERVICES.call as usize, &[], Returns::Number),
         service(SERVICES.load_packet as usize, &[], Returns::Number),
         service(SERVICES.resume as usize, &[Argument::Below(image.insns().len() as u64)], Returns::Number),
+        service(SERVICES.begin_walk as usize, &[], Returns::Number),
+        service(SERVICES.advance_walk as usize, &[], Returns::Number),
     ];
     for host in image.hosts().iter().chain(&image.all_bound()) {
         let (native, params) = host.native();

@@ -22,6 +22,7 @@ static long (*peek)(void *map, void *value) = (void *)89;
 static long (*ringbuf_output)(void *map, const void *data, __u64 size, __u64 flags) = (void *)130;
 static void *(*ringbuf_reserve)(void *map, __u64 size, __u64 flags) = (void *)131;
 static void (*ringbuf_submit)(void *data, __u64 flags) = (void *)132;
+static long (*for_each)(void *map, void *callback, void *ctx, __u64 flags) = (void *)164;
 
 #define LOOKUP(map)                                                                                                \
 	SEC("syscall") long map##_lookup(void)                                                                      \
@@ -176,6 +177,30 @@ UPDATE(percpu_array)
 UPDATE(percpu_hash)
 RENEW(hash)
 RENEW(percpu_hash)
+
+static long count_down(void *map, const void *key, __u64 *value, __u64 *left)
+{
+	*value += *(const __u32 *)key;
+	return --*left == 0;
+}
+
+/* No constant: a verifier that knew it would go through all the rounds. */
+static volatile __u64 rounds = ROUNDS;
+
+/* Calls back for as many elements as other programs have operations. */
+#define WALK(map)                                                                                                  \
+	SEC("syscall") long map##_walk(void)                                                                        \
+	{                                                                                                          \
+		__u64 left = rounds;                                                                               \
+                                                                                                                   \
+		for_each(&map, count_down, &left, 0);                                                              \
+		return left;                                                                                       \
+	}
+
+WALK(array)
+WALK(hash)
+WALK(percpu_array)
+WALK(percpu_hash)
 
 /* What the least recently used map evicts is its own affair: an entry that is gone comes back and is no failure. */
 SEC("syscall") long lru_hash_lookup(void)

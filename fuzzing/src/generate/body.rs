@@ -82,6 +82,8 @@ pub(super) struct Generator<'g, 'c> {
     /// Where functions are called, and where their addresses are loaded.
     pub(super) calls: Vec<(usize, usize)>,
     pub(super) addresses: Vec<(usize, usize)>,
+    /// Where addresses of callbacks of walks are loaded.
+    pub(super) walks: Vec<usize>,
     /// Targets of `gotox` so far.
     pub(super) labels: usize,
     pub(super) tails: usize,
@@ -120,6 +122,7 @@ impl Case {
             arity,
             calls: Vec::new(),
             addresses: Vec::new(),
+            walks: Vec::new(),
             labels: 0,
             tails,
             full: usize::MAX,
@@ -167,6 +170,7 @@ impl Generator<'_, '_> {
         for (pc, function) in std::mem::take(&mut self.addresses) {
             self.point_at(pc, starts[function]);
         }
+        self.walk_callbacks();
     }
 
     pub(super) fn emit(&mut self, insn: Insn) {

@@ -19,7 +19,7 @@ impl Generator<'_, '_> {
     }
 
     /// An `lddw` whose address is filled in later, at the pc that is returned.
-    fn address(&mut self, dst: Reg) -> usize {
+    pub(super) fn address(&mut self, dst: Reg) -> usize {
         self.emit(Insn::LoadImm { dst, kind: ADDRESS, imm: 0 });
         self.code.push(Insn::LoadImmHi { imm: 0 });
         self.code.len() - 2

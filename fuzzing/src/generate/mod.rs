@@ -26,6 +26,7 @@ mod parts;
 mod regs;
 mod tail;
 mod text;
+mod walk;
 mod wild;
 pub mod world;
 

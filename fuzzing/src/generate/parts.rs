@@ -319,6 +319,7 @@ impl Generator<'_, '_> {
         match self.choices.below(16) {
             0 if self.dialect == Dialect::Machine => self.call(CallKind::Helper, CPU_NUMBER),
             1 if self.dialect == Dialect::Machine => self.iterate(),
+            2 if self.dialect == Dialect::Machine => self.walk(),
             0..8 => self.lookup(),
             8..12 => self.change(),
             _ => self.tail_call(),
@@ -363,7 +364,7 @@ impl Generator<'_, '_> {
     }
 
     /// Loads r1 with a map, which a number decides on sometimes.
-    fn some_map(&mut self) {
+    pub(super) fn some_map(&mut self) {
         let maps: &[usize] = match self.dialect {
             Dialect::Kernel => &[ARRAY, HASH],
             Dialect::Machine => &[ARRAY, HASH, HASH, PERCPU],

@@ -25,6 +25,8 @@ pub(super) enum Service {
     Call,
     LoadPacket,
     Resume,
+    BeginWalk,
+    AdvanceWalk,
 }
 
 impl Service {
@@ -34,6 +36,8 @@ impl Service {
             Service::Call => offset_of!(Services, call),
             Service::LoadPacket => offset_of!(Services, load_packet),
             Service::Resume => offset_of!(Services, resume),
+            Service::BeginWalk => offset_of!(Services, begin_walk),
+            Service::AdvanceWalk => offset_of!(Services, advance_walk),
         }) as i32
     }
 }

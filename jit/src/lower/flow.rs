@@ -40,7 +40,9 @@ enum Next {
 /// Whether a call may be lowered to one of a function of the image.
 fn nests(image: &Image, link: Link) -> bool {
     match link {
-        Link::Host(host) => image.hosts()[host as usize].intrinsic() == Some(Intrinsic::Loop),
+        Link::Host(host) => {
+            matches!(image.hosts()[host as usize].intrinsic(), Some(Intrinsic::Loop | Intrinsic::ForEachElement))
+        }
         Link::TailCall => false,
         Link::Function(_) | Link::Trap(_) | Link::None | Link::Value(_) => true,
     }

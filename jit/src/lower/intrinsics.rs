@@ -63,12 +63,14 @@ const FIRST_PLANE: &str = "per_cpu_values_are_those_of_cpu_0";
 const NEXT_MAP: &str = "known_maps_are_the_next_ones";
 pub(super) const SHORT_LOOPS: &str = "loops_are_one_round_shorter";
 pub(super) const DEAF_LOOPS: &str = "loops_go_on_whatever_callbacks_give";
+pub(super) const SHORT_WALKS: &str = "walks_count_one_call_less";
+pub(super) const DEAF_WALKS: &str = "walks_go_on_whatever_callbacks_give";
 pub(super) const LONG_ITERATORS: &str = "iterators_give_their_end";
 pub(super) const ANY_RANGE: &str = "iterators_take_longer_ranges";
 pub(super) const DOUBLE_TAIL_CALLS: &str = "tail_calls_count_twice";
 pub(super) const OTHER_PROGRAM: &str = "tail_calls_go_to_the_program_before";
 
-static INTRINSICS: [Row; 6] = [
+static INTRINSICS: [Row; 7] = [
     Row {
         info: IntrinsicInfo {
             helper: "`bpf_get_smp_processor_id`",
@@ -96,6 +98,17 @@ static INTRINSICS: [Row; 6] = [
             mutants: &[SHORT_LOOPS, DEAF_LOOPS],
         },
         lower: |it, host| it.bpf_loop(host),
+    },
+    Row {
+        info: IntrinsicInfo {
+            helper: "`bpf_for_each_map_elem`",
+            condition: "the callback is known, reads no more than its arguments r1 to r4, and has a frame of the same size as \
+                        all others",
+            becomes: "a loop that calls the callback, with a call of the machine for each element; the helper is called where it \
+                      fails",
+            mutants: &[SHORT_WALKS, DEAF_WALKS],
+        },
+        lower: |it, host| it.for_each_element(host),
     },
     Row {
         info: IntrinsicInfo {

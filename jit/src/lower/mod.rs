@@ -14,9 +14,9 @@
 
 mod alu;
 mod baseline;
-mod bpf_loop;
 mod c_calls;
 mod call;
+mod callbacks;
 mod constants;
 mod control;
 pub mod effects;

@@ -233,6 +233,14 @@ impl Bridge for NoHost {
     fn resume(&mut self, _: u32) -> Result<u64, Trap> {
         unreachable!("the budget is large enough")
     }
+
+    fn begin_walk(&mut self, _: u64) -> Result<Option<u64>, Trap> {
+        unreachable!("no maps here")
+    }
+
+    fn advance_walk(&mut self, _: bool) -> Result<Option<u64>, Trap> {
+        unreachable!("no maps here")
+    }
 }
 
 pub(super) fn program(text: &str) -> Program {

@@ -1,11 +1,8 @@
 //! Callbacks for every entry of a map: `bpf_for_each_map_elem` and `map_for_each`.
 
-use std::sync::Arc;
-
 use super::HelperResult;
-use crate::host::{Caller, MapRef};
+use crate::host::{Caller, MapRef, read_only};
 use crate::map::{Errno, MapKind};
-use crate::mem::{Block, RegionKind, RegionSpec};
 use crate::trap::Trap;
 
 /// What a callback gets: addresses.
@@ -50,8 +47,9 @@ pub(super) fn walk(
     mut call: impl FnMut(&mut Caller<'_, ()>, Entry) -> Result<u64, Trap>,
 ) -> HelperResult<i64> {
     let spec = map.spec();
-    let key = scratch(caller, &format!("key of map {}", spec.name), spec.key_size)?;
-    let copy = scratch(caller, &format!("copy of a value of map {}", spec.name), spec.value_size)?;
+    let view = caller.view();
+    let key = read_only(view, &format!("key of map {}", spec.name), spec.key_size)?;
+    let copy = read_only(view, &format!("copy of a value of map {}", spec.name), spec.value_size)?;
     // A lookup in a map of maps gives a handle, not memory.
     let points = !matches!(spec.kind, MapKind::ArrayOfMaps | MapKind::HashOfMaps);
     let mut calls = 0;
@@ -72,12 +70,4 @@ pub(super) fn walk(
         }
     }
     Ok(calls)
-}
-
-/// Memory of this instance that its program can only read.
-fn scratch(caller: &mut Caller<'_, ()>, label: &str, size: u32) -> Result<Block, Errno> {
-    let view = caller.view();
-    let spec = RegionSpec::new(label, RegionKind::Host, size);
-    let spec = RegionSpec { writable: false, owner: view.owner(), ..spec };
-    Arc::clone(view.arena()).alloc(spec).map_err(|_| Errno::ENOMEM)
 }

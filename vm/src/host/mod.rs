@@ -38,6 +38,7 @@ mod services;
 mod target;
 #[expect(unsafe_code, reason = "called by generated code")]
 mod thunk;
+mod walks;
 
 use std::any::Any;
 use std::fmt;
@@ -57,6 +58,7 @@ pub use packet_spec::{PacketKind, PacketSpec, Redirect};
 pub use ret::{Fail, HostRet};
 pub use runtime::{Attachment, MapTable, OutputFormat, Runtime, Task};
 pub use target::{Layers, Segments, TargetMemory, read_on};
+pub(crate) use walks::read_only;
 
 use func::IntoMapFn;
 use native::HostCode;
@@ -108,6 +110,8 @@ pub enum Intrinsic {
     CpuNumber,
     /// `bpf_loop`: with a known callback, a loop that calls it.
     Loop,
+    /// `bpf_for_each_map_elem`: with a known callback, a loop that calls it.
+    ForEachElement,
     /// `bpf_iter_num_new`: of an iterator in the frame, stores.
     IterNumNew,
     /// `bpf_iter_num_next`: of an iterator in the frame, loads, a comparison and stores.

@@ -129,6 +129,13 @@ pub trait Bridge: Activation {
 
     /// Continues with a function of which the first part ran as generated code.
     fn resume(&mut self, pc: u32) -> Result<u64, Trap>;
+
+    /// Begins a walk over the elements of the map with a handle, inside the callbacks that [`Context::reentry`] counts: the address
+    /// of a key, for all of them. `None` where the helper has to say why there is none.
+    fn begin_walk(&mut self, map: u64) -> Result<Option<u64>, Trap>;
+
+    /// Goes on with that walk: the address of the next value. `None` ends the walk, as `stop` does.
+    fn advance_walk(&mut self, stop: bool) -> Result<Option<u64>, Trap>;
 }
 
 impl fmt::Debug for Context {
@@ -177,6 +184,11 @@ pub struct Services {
     /// `(cx, pc)`: the interpreter continues at a flat pc in the frame `exit_frame`, with all of `regs`, and gives r0
     /// when that frame returns. With [`Context::turns`] below 0 it enters better code at the next turn of the loop.
     pub resume: unsafe extern "C-unwind" fn(*mut Context, u64) -> Pair,
+    /// `(cx, map)`: begins a walk for `bpf_for_each_map_elem`. `value` is the address of the keys, or 0 where the helper decides.
+    /// Not for code that is compiled ahead of time, whose tables end before.
+    pub begin_walk: unsafe extern "C-unwind" fn(*mut Context, u64) -> Pair,
+    /// `(cx, stop)`: `value` is the address of the next value, or 0 at the end, to which `stop` brings the walk.
+    pub advance_walk: unsafe extern "C-unwind" fn(*mut Context, u64) -> Pair,
 }
 
 /// A place in generated code at which a program can trap, or at which a call returns.

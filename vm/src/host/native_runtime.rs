@@ -368,6 +368,14 @@ impl Bridge for NoHost {
     fn resume(&mut self, _: u32) -> Result<u64, Trap> {
         match *self {}
     }
+
+    fn begin_walk(&mut self, _: u64) -> Result<Option<u64>, Trap> {
+        match *self {}
+    }
+
+    fn advance_walk(&mut self, _: bool) -> Result<Option<u64>, Trap> {
+        match *self {}
+    }
 }
 
 /// A C function that generated code called calls a function of the program.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use super::walks::Walks;
 use super::{Interrupt, Packet, TargetMemory};
 use crate::map::{MapOps, Maps};
 use crate::mem::{Block, View};
@@ -134,6 +135,8 @@ pub(crate) struct HeldResources {
     pub(crate) samples: Samples,
     /// What host functions have allocated for it.
     pub(crate) blocks: Vec<Block>,
+    /// Walks over maps. What ends a run early leaves some, nothing else does.
+    pub(crate) walks: Walks,
 }
 
 /// Open ring buffer reservations.
@@ -249,6 +252,23 @@ impl Runtime {
         &self.interrupt
     }
 
+    /// Begins a walk over the map with a handle, inside so many callbacks: the address of its keys. `None` if that map has no
+    /// slots to walk over, or there is no memory.
+    pub(crate) fn begin_walk(&mut self, handle: u64, depth: u32) -> Option<u64> {
+        let map = self.recent_maps.get(handle, &self.maps)?;
+        let slots = map.slots().filter(|_| map.spec().kind.has_walk())?;
+        let walk = self.held.walks.make(&self.view, map, slots).ok()?;
+        let key = walk.key();
+        self.held.walks.begin(walk, depth);
+        Some(key)
+    }
+
+    /// Address of the value of the next element of that walk. `None` ends the walk, as `stop` does.
+    #[inline]
+    pub(crate) fn advance_walk(&mut self, depth: u32, stop: bool) -> Option<u64> {
+        self.held.walks.advance(depth, self.cpu, stop)
+    }
+
     /// Whether the program holds something that [`Runtime::abandon`] would release.
     #[inline]
     pub fn holds(&self) -> bool {
@@ -266,6 +286,7 @@ impl Runtime {
             lock.store(0, Ordering::Release);
         }
         self.held.blocks.clear();
+        self.held.walks.clear();
         if !self.held.samples.is_empty() {
             self.held.samples.discard_all();
             self.view.invalidate();

@@ -10,7 +10,7 @@ use super::thunk::fail;
 use crate::trap::Trap;
 
 /// What [`Context::services`] points to.
-pub static SERVICES: Services = Services { tail_call, call, interpret, load_packet, resume };
+pub static SERVICES: Services = Services { tail_call, call, interpret, load_packet, resume, begin_walk, advance_walk };
 
 /// # Safety
 /// `cx` points to the context of a machine in whose run this is called, and no reference to that machine or its
@@ -76,4 +76,18 @@ unsafe extern "C-unwind" fn load_packet(cx: *mut Context, off: u64, bytes: u64) 
 unsafe extern "C-unwind" fn resume(cx: *mut Context, pc: u64) -> Pair {
     // SAFETY: passed on to the caller.
     unsafe { serve(cx, |bridge| bridge.resume(pc as u32).map(done)) }
+}
+
+/// # Safety
+/// As [`serve`].
+unsafe extern "C-unwind" fn begin_walk(cx: *mut Context, map: u64) -> Pair {
+    // SAFETY: passed on to the caller.
+    unsafe { serve(cx, |bridge| bridge.begin_walk(map).map(|key| done(key.unwrap_or(0)))) }
+}
+
+/// # Safety
+/// As [`serve`].
+unsafe extern "C-unwind" fn advance_walk(cx: *mut Context, stop: u64) -> Pair {
+    // SAFETY: passed on to the caller.
+    unsafe { serve(cx, |bridge| bridge.advance_walk(stop != 0).map(|value| done(value.unwrap_or(0)))) }
 }

@@ -122,6 +122,8 @@ pub struct Machine {
     pub(super) fast_paths: Vec<Option<FastPath>>,
     pub(super) native: Tier,
     pub(super) image: Arc<Image>,
+    /// The same, for the next that works with both image and machine: to count references takes longer than a short callback.
+    second_image: Option<Arc<Image>>,
     pub(super) driver: Driver,
     /// Of a machine without some of the superinstructions; others share the image's.
     pub(super) threaded_code: Option<Arc<Threaded>>,
@@ -181,6 +183,7 @@ impl Machine {
             fast_paths: Vec::new(),
             native: Tier::default(),
             image,
+            second_image: None,
             driver: Driver::Step,
             threaded_code: None,
             budget: 0,
@@ -189,6 +192,14 @@ impl Machine {
         };
         machine.set_driver(Driver::default());
         Ok(machine)
+    }
+
+    /// Does work with the image.
+    pub(super) fn with_image<R>(&mut self, work: impl FnOnce(&mut Machine, &Image) -> R) -> R {
+        let image = self.second_image.take().unwrap_or_else(|| Arc::clone(&self.image));
+        let result = work(self, &image);
+        self.second_image = Some(image);
+        result
     }
 
     /// The image it runs.

@@ -16,7 +16,7 @@ use super::tier::{
 };
 use crate::host::native::{Bridge, Native, TailCall};
 use crate::host::native_runtime::{Code, EntryPoint, enter, enter_again, enter_first};
-use crate::image::{Callee, Function};
+use crate::image::Callee;
 use crate::recover::{self, Abort, Ended, Idle};
 use crate::trap::Trap;
 
@@ -169,8 +169,7 @@ impl Machine {
 
     fn end(&mut self, abort: Abort) -> Trap {
         self.invalidate();
-        let image = Arc::clone(&self.image);
-        let trap = self.trap_of(&image, abort);
+        let trap = self.with_image(|machine, image| machine.trap_of(image, abort));
         self.s.runtime.abandon();
         trap
     }
@@ -244,10 +243,7 @@ impl Machine {
             true => enter_again(self, entry_point, &args),
             false => enter(self, entry_point, &args),
         };
-        let result = result.map_err(|abort| {
-            let image = Arc::clone(&self.image);
-            self.trap_of(&image, *abort)
-        });
+        let result = result.map_err(|abort| self.with_image(|machine, image| machine.trap_of(image, *abort)));
         self.restore(checkpoint);
         (self.s.loops, self.site) = (loops, site);
         self.tail_calls = self.native.running().native.context().tail_calls;
@@ -337,20 +333,22 @@ impl Machine {
     }
 
     /// Interprets from `pc` in the frame that generated code is in, which counts already, with its registers.
-    fn interpret_frame(&mut self, function: &Function, pc: usize, loops: Option<u32>) -> Result<u64, Trap> {
-        let image = Arc::clone(&self.image);
-        self.depth -= 1;
-        self.stack_used = self.stack_used.saturating_sub(function.stack_size);
-        self.load_registers();
-        let base = self.frames.len();
-        self.push_frame(function, NO_SITE)?;
-        if let Some(loops) = loops {
-            self.s.loops = loops;
-        }
-        let value = self.drive(&image, pc, base)?;
-        let tier = self.native.running();
-        tier.native.context().regs[..10].copy_from_slice(&self.s.r[..10]);
-        Ok(value)
+    fn interpret_frame(&mut self, pc: usize, loops: Option<u32>) -> Result<u64, Trap> {
+        self.with_image(|machine, image| {
+            let function = &image.functions()[image.function_at(pc)];
+            machine.depth -= 1;
+            machine.stack_used = machine.stack_used.saturating_sub(function.stack_size);
+            machine.load_registers();
+            let base = machine.frames.len();
+            machine.push_frame(function, NO_SITE)?;
+            if let Some(loops) = loops {
+                machine.s.loops = loops;
+            }
+            let value = machine.drive(image, pc, base)?;
+            let tier = machine.native.running();
+            tier.native.context().regs[..10].copy_from_slice(&machine.s.r[..10]);
+            Ok(value)
+        })
     }
 
     /// Continues with the loop that generated code is at in better code, if there is some: in its frame, which counts already.
@@ -425,8 +423,8 @@ impl Bridge for Machine {
                 Callee::Host(host) => {
                     let r = &machine.s.r;
                     let args = [r[1], r[2], r[3], r[4], r[5]];
-                    let image = Arc::clone(&machine.image);
-                    let value = machine.guarded(&image.hosts()[host as usize], &args)?;
+                    let value =
+                        machine.with_image(|machine, image| machine.guarded(&image.hosts()[host as usize], &args))?;
                     machine.check_interrupt().map(|()| value)
                 }
             }
@@ -434,9 +432,8 @@ impl Bridge for Machine {
     }
 
     fn interpret(&mut self, function: u32) -> Result<u64, Trap> {
-        let image = Arc::clone(&self.image);
-        let function = &image.functions()[function as usize];
-        self.for_compiled(|machine| machine.interpret_frame(function, function.start as usize, None))
+        let start = self.image.functions()[function as usize].start as usize;
+        self.for_compiled(|machine| machine.interpret_frame(start, None))
     }
 
     fn load_packet(&mut self, off: u32, bytes: usize) -> Result<Option<u64>, Trap> {
@@ -445,8 +442,6 @@ impl Bridge for Machine {
     }
 
     fn resume(&mut self, pc: u32) -> Result<u64, Trap> {
-        let image = Arc::clone(&self.image);
-        let function = &image.functions()[image.function_at(pc as usize)];
         self.for_compiled(|machine| {
             let tier = machine.native.running();
             let turns = tier.turns;
@@ -458,7 +453,20 @@ impl Bridge for Machine {
             } else if let Some(value) = machine.enter_loop(pc, loops)? {
                 return Ok(value);
             }
-            machine.interpret_frame(function, pc as usize, Some(loops))
+            machine.interpret_frame(pc as usize, Some(loops))
         })
+    }
+
+    fn begin_walk(&mut self, map: u64) -> Result<Option<u64>, Trap> {
+        self.check_interrupt()?;
+        let depth = self.native.running().native.context().reentry;
+        Ok(self.s.runtime.begin_walk(map, depth))
+    }
+
+    fn advance_walk(&mut self, stop: bool) -> Result<Option<u64>, Trap> {
+        // As for a host function that calls back.
+        self.check_interrupt()?;
+        let depth = self.native.running().native.context().reentry;
+        Ok(self.s.runtime.advance_walk(depth, stop))
     }
 }

@@ -131,11 +131,12 @@ impl Machine {
             self.take_registers();
             return Ok(value);
         }
-        let image = Arc::clone(&self.image);
-        let function = &image.functions()[callee];
-        let base = self.frames.len();
-        self.push_frame(function, site)?;
-        self.drive(&image, function.start as usize, base)
+        self.with_image(|machine, image| {
+            let function = &image.functions()[callee];
+            let base = machine.frames.len();
+            machine.push_frame(function, site)?;
+            machine.drive(image, function.start as usize, base)
+        })
     }
 
     /// Runs from `pc` until the frame above `base` returns.
@@ -247,8 +248,7 @@ impl Activation for Machine {
             Some(Callee::Function(callee)) => machine.callback(callee, args),
             Some(Callee::Host(host)) => {
                 machine.charge()?;
-                let image = Arc::clone(&machine.image);
-                machine.guarded(&image.hosts()[host as usize], &args)
+                machine.with_image(|machine, image| machine.guarded(&image.hosts()[host as usize], &args))
             }
             None => Err(bad_call(function)),
         })

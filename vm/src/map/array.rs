@@ -125,6 +125,16 @@ impl MapOps for Array {
         next_index(self.spec.max_entries, key, next)
     }
 
+    fn slots(&self) -> Option<u32> {
+        Some(self.spec.max_entries)
+    }
+
+    fn element(&self, slot: u32, cpu: u32, key: &mut [u8]) -> Option<u64> {
+        let index = slot.to_le_bytes();
+        *key.first_chunk_mut()? = index;
+        self.lookup(&index, cpu)
+    }
+
     fn cpus(&self) -> u32 {
         self.planes.cpus
     }

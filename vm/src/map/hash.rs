@@ -109,6 +109,14 @@ impl MapOps for Hash {
         Ok(())
     }
 
+    fn slots(&self) -> Option<u32> {
+        Some(self.store.slots())
+    }
+
+    fn element(&self, slot: u32, cpu: u32, key: &mut [u8]) -> Option<u64> {
+        self.store.element(slot, self.slot_cpu(cpu)?, key)
+    }
+
     fn cpus(&self) -> u32 {
         self.cpus
     }

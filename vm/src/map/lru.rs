@@ -168,7 +168,7 @@ impl Lru {
             }
             // All slots are on their way to other threads, unless the arena is full.
             match self.store.take() {
-                Err(errno) if self.store.has_none() => return Err(errno),
+                Err(errno) if self.store.slots() == 0 => return Err(errno),
                 Err(_) => pause(&mut spins),
                 taken => return taken,
             }
@@ -266,6 +266,14 @@ impl MapOps for Lru {
         let size = self.spec.value_size;
         self.store.entries(size, self.spec.kind.copy_size(size, self.cpus as usize), each);
         Ok(())
+    }
+
+    fn slots(&self) -> Option<u32> {
+        Some(self.store.slots())
+    }
+
+    fn element(&self, slot: u32, cpu: u32, key: &mut [u8]) -> Option<u64> {
+        self.store.element(slot, self.slot_cpu(cpu)?, key)
     }
 
     fn cpus(&self) -> u32 {

@@ -211,6 +211,16 @@ pub trait MapOps: Send + Sync + fmt::Debug {
         Ok(())
     }
 
+    /// How many slots elements lie in, if [`MapOps::element`] finds them there: arrays and hash maps. It grows while a map fills.
+    fn slots(&self) -> Option<u32> {
+        None
+    }
+
+    /// Copies the key of the element in a slot, and gives the address of its value. `None` if there is none.
+    fn element(&self, _slot: u32, _cpu: u32, _key: &mut [u8]) -> Option<u64> {
+        None
+    }
+
     /// Values under one key: the number of CPUs in per-CPU maps, else 1.
     fn cpus(&self) -> u32 {
         1

@@ -82,6 +82,12 @@ impl MapKind {
         )
     }
 
+    /// Whether programs may walk these maps: kinds whose `map_ops` have a `map_for_each_callback`.
+    pub(crate) const fn has_walk(self) -> bool {
+        use MapKind::{Array, Hash, LruHash, LruPercpuHash, PercpuArray, PercpuHash};
+        matches!(self, Array | PercpuArray | Hash | PercpuHash | LruHash | LruPercpuHash)
+    }
+
     /// Bytes of a value as `BPF_MAP_LOOKUP_ELEM` copies it: for per-CPU kinds those of all CPUs, each padded to 8 bytes.
     pub const fn copy_size(self, value_size: u32, cpus: usize) -> usize {
         let size = value_size as usize;

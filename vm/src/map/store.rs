@@ -76,6 +76,28 @@ impl<K: AsRef<[u8]> + ?Sized, R, G: Fn(u32) -> R> Search for Find<'_, K, G> {
     }
 }
 
+/// The copy of the key of a slot that has had this hash.
+struct CopyKey<'a> {
+    store: &'a Store,
+    slot: u32,
+    hash: u32,
+    out: RefCell<&'a mut [u8]>,
+}
+
+impl Search for CopyKey<'_> {
+    type Found = bool;
+
+    #[inline(always)]
+    fn search(&self, _: Bucket<'_>, _: u32) -> Result<bool, Changed> {
+        let [_, own] = self.store.record(self.slot);
+        let there = own.load(Ordering::Relaxed) == self.hash;
+        if there {
+            self.store.load_key(self.slot, &mut self.out.borrow_mut());
+        }
+        Ok(there)
+    }
+}
+
 /// Where a key is or would be, while this thread alone changes that.
 pub(super) struct LockedEntry<'a> {
     store: &'a Store,
@@ -269,9 +291,9 @@ impl Store {
         self.free_slots().give(slot);
     }
 
-    /// Whether no slot has memory.
-    pub(super) fn has_none(&self) -> bool {
-        self.free_slots().end() == 0
+    /// Number of slots that have had an element.
+    pub(super) fn slots(&self) -> u32 {
+        self.free_slots().end()
     }
 
     /// Holds the bucket of the element of a slot, whatever it is, and gives its hash. `None` if no element is there.
@@ -315,11 +337,15 @@ impl Store {
 
     /// Copies the key of a slot. False if no element is there.
     pub(super) fn key(&self, slot: u32, out: &mut [u8]) -> bool {
-        let held = self.hold_slot(slot);
-        if held.is_some() {
-            self.load_key(slot, out);
-        }
-        held.is_some()
+        let [_, own] = self.record(slot);
+        let hash = own.load(Ordering::Acquire);
+        hash != 0 && self.index.read(self.words(), hash, &CopyKey { store: self, slot, hash, out: RefCell::new(out) })
+    }
+
+    /// As `MapOps::element`.
+    pub(super) fn element(&self, slot: u32, cpu: u32, key: &mut [u8]) -> Option<u64> {
+        let there = slot < self.slots() && key.len() == self.key_size as usize && self.key(slot, key);
+        there.then(|| self.addr(slot, cpu))
     }
 
     /// The value of a slot.

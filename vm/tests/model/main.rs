@@ -158,3 +158,16 @@ fn changes_go_on_while_the_index_grows() {
         assert_eq!((map.get(2), all(map, &[0, 4, 6])), (None, values(&[0, 4, 6])));
     });
 }
+
+#[test]
+fn walks_find_whole_keys() {
+    let others = |map: &Hash| {
+        swap(0, 1)(map);
+        swap(1, 4)(map);
+        Vec::new()
+    };
+    check(2, &[2, 0], &[&others, &Hash::walk], |_, walked| {
+        assert_eq!(walked[1].iter().filter(|key| **key == 2).count(), 1, "{walked:?}");
+        assert!(walked[1].len() <= 2 && walked[1].iter().all(|key| [0, 1, 2, 4].contains(key)), "{walked:?}");
+    });
+}

@@ -100,21 +100,26 @@ impl MapSpec {
 /// A hash map of numbers.
 pub(crate) struct Hash(Store);
 
+/// A number as a key of two words, of which the first decides on the chain.
+fn key(number: u32) -> [u8; 8] {
+    (u64::from(!number) << 32 | u64::from(number)).to_ne_bytes()
+}
+
 impl Hash {
     pub(crate) fn new(max_entries: u32) -> Hash {
-        let spec = MapSpec { name: "model".into(), key_size: 4, value_size: 8, max_entries, spin_lock: None };
+        let spec = MapSpec { name: "model".into(), key_size: 8, value_size: 8, max_entries, spin_lock: None };
         Hash(Store::new(&spec, &Arc::new(Arena), 1, Extra::default()).expect("the model has memory"))
     }
 
     pub(crate) fn get(&self, key: u32) -> Option<u64> {
         let mut value = [0; 8];
-        self.0.load(&key.to_ne_bytes(), 0, &mut value).ok()?;
+        self.0.load(&self::key(key), 0, &mut value).ok()?;
         Some(u64::from_ne_bytes(value))
     }
 
     /// As `Hash::update` with these two flags.
     pub(crate) fn put(&self, key: u32, value: u64, only_new: bool) -> Result<(), Errno> {
-        let (key, value) = (key.to_ne_bytes(), value.to_ne_bytes());
+        let (key, value) = (self::key(key), value.to_ne_bytes());
         let mut entry = self.0.entry(&key)?;
         match entry.slot() {
             Some(_) if only_new => Err(Errno::EEXIST),
@@ -133,7 +138,20 @@ impl Hash {
     }
 
     pub(crate) fn delete(&self, key: u32) -> Result<(), Errno> {
-        self.0.delete(&key.to_ne_bytes())
+        self.0.delete(&self::key(key))
+    }
+
+    /// A walk over all slots.
+    pub(crate) fn walk(&self) -> Vec<u32> {
+        let mut found = [0; 8];
+        let slots = (0..self.0.slots()).filter_map(|slot| {
+            self.0.key(slot, &mut found).then(|| {
+                let number = u64::from_ne_bytes(found) as u32;
+                assert_eq!(found, key(number), "words of one key");
+                number
+            })
+        });
+        slots.collect()
     }
 
     pub(crate) fn len(&self) -> u32 {

@@ -6,6 +6,7 @@ mod bpf_loop;
 mod budgets;
 mod calls;
 mod first_tier;
+mod for_each;
 mod intrinsics;
 mod iter_num;
 mod merged;
@@ -154,7 +155,10 @@ fn hosts() -> Vec<Target> {
             u32::from(std::backtrace::Backtrace::force_capture().to_string().contains("backtraces_go_through"))
         }),
     ];
-    own.into_iter().chain(iter).collect()
+    let attempt = host("attempt", |mut caller: Caller<'_, u32>, function: u64| {
+        caller.activation().call(function, [1, 2, 3, 4, 5]).unwrap_or(77)
+    });
+    own.into_iter().chain(iter).chain([attempt]).collect()
 }
 
 impl Rig {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Host;
 use crate::helper::HelperResult;
-use crate::helper::walk::{Entry, Visit, snapshot_fits, walk};
+use crate::helper::walk::{Entry, Visit, snapshot_fits, walk as walk_copied};
 use crate::host::{HostFn, Intrinsic, MapCall, Ptr};
 use crate::map::{Errno, MapKind, MapOps};
 use crate::mem::Access;
@@ -47,7 +47,7 @@ pub(super) fn functions() -> Vec<HostFn> {
                 MapKind::BloomFilter => call.value(value, |value| r0(ask(call.map, value))),
                 _ => taken(call, value, |value| call.map.peek(value)),
             }),
-        HostFn::typed::<(), _>("bpf_for_each_map_elem", for_each),
+        HostFn::typed::<(), _>("bpf_for_each_map_elem", for_each).with_intrinsic(Intrinsic::ForEachElement),
         HostFn::typed::<(), _>("bpf_loop", repeat).with_intrinsic(Intrinsic::Loop),
     ]
 }
@@ -166,36 +166,30 @@ fn r0(result: Result<(), Errno>) -> u64 {
     result.map_or_else(Errno::to_r0, |()| 0)
 }
 
-/// Kinds whose `map_ops` have a `map_for_each_callback`.
-fn can_walk(kind: MapKind) -> bool {
-    matches!(
-        kind,
-        MapKind::Array
-            | MapKind::PercpuArray
-            | MapKind::Hash
-            | MapKind::PercpuHash
-            | MapKind::LruHash
-            | MapKind::LruPercpuHash
-    )
-}
-
 /// The callback gets map, key, value and ctx; any result but 0 ends the walk.
 fn for_each(mut caller: Host<'_>, handle: Ptr, callback: Ptr, context: Ptr, flags: u64) -> HelperResult<i64> {
     let map = caller.map(handle)?;
-    if flags != 0 || !can_walk(map.spec().kind) {
+    if flags != 0 || !map.spec().kind.has_walk() {
         return Err(Errno::EINVAL.into());
     }
-    let call = |caller: &mut Host<'_>, entry: Entry| {
-        caller.call(callback, &[handle.addr(), entry.key, entry.value, context.addr()])
-    };
-    let visit = |key| Visit { key, copy: None, live: true };
-    // An array's keys need no list, which could be much larger than the array.
-    if matches!(map.spec().kind, MapKind::Array | MapKind::PercpuArray) {
-        let visits = (0..map.spec().max_entries).map(|index| visit(index.to_le_bytes().to_vec()));
-        return walk(&mut caller, &map, visits, call);
+    let args = |key, value| [handle.addr(), key, value, context.addr()];
+    if let Some(slots) = map.slots() {
+        let runtime = caller.runtime();
+        let mut walk = runtime.held.walks.make(&runtime.view, map.map(), slots)?;
+        let (cpu, mut calls) = (runtime.cpu(), 0);
+        while let Some(value) = walk.next(cpu) {
+            calls += 1;
+            if caller.call(callback, &args(walk.key(), value))? != 0 {
+                break;
+            }
+        }
+        caller.runtime().held.walks.end(walk);
+        return Ok(calls);
     }
+    let call = |caller: &mut Host<'_>, entry: Entry| caller.call(callback, &args(entry.key, entry.value));
+    let visit = |key| Visit { key, copy: None, live: true };
     let visits = snapshot_fits(&map, 0).map(|()| map.keys())?.into_iter().map(visit);
-    walk(&mut caller, &map, visits, call)
+    walk_copied(&mut caller, &map, visits, call)
 }
 
 /// Calls back with index and ctx until the callback returns other than 0; gives the number of calls.

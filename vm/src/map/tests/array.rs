@@ -37,6 +37,8 @@ fn walks_by_index() {
         assert_eq!(next, key(to));
     }
     assert_eq!(map.keys(), [key(0), key(1)]);
+    assert_eq!((map.slots(), map.element(1, 0, &mut next), next), (Some(2), map.lookup(&key(1), 0), key(1)));
+    assert_eq!(map.element(2, 0, &mut next), None);
 }
 
 #[test]

@@ -45,6 +45,27 @@ fn walks_in_order_of_insertion_and_restarts_after_a_lost_key() {
 }
 
 #[test]
+fn elements_lie_in_slots() {
+    for kind in [MapKind::Hash, MapKind::PercpuHash, MapKind::LruHash, MapKind::LruPercpuHash] {
+        let map = make(&arena(), spec(kind, 4, 8, 4));
+        (0..3).for_each(|number| map.update(&key(number), &[1; 8], BPF_ANY, 2).unwrap());
+        map.delete(&key(1)).unwrap();
+        let mut found = [0; 4];
+        let slots: Vec<_> = (0..map.slots().unwrap()).map(|slot| (map.element(slot, 2, &mut found), found)).collect();
+        assert_eq!(
+            slots,
+            [(map.lookup(&key(0), 2), key(0)), (None, key(0)), (map.lookup(&key(2), 2), key(2))],
+            "{kind:?}"
+        );
+        let past = map.slots().unwrap();
+        assert_eq!((map.element(past, 2, &mut found), map.element(u32::MAX, 2, &mut found)), (None, None), "{kind:?}");
+        if map.cpus() > 1 {
+            assert_eq!(map.element(0, 4, &mut found), None, "{kind:?}");
+        }
+    }
+}
+
+#[test]
 fn values_stay_and_overflow_faults() {
     let arena = arena();
     let map = make(&arena, spec(MapKind::Hash, 4, 9, 10_000));
