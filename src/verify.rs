@@ -120,7 +120,7 @@ pub fn layout(image: &Image, values: usize) -> Layout {
             region(Content::Known(service_words)),
             region(Content::Bytes(1)),
         ],
-        words: image.program_words(),
+        words: image.constant_words(),
         callees: callees(image),
     }
 }

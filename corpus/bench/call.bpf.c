@@ -1,5 +1,5 @@
 // What a call costs, 1,000 of them a run: of nothing at all, of a host function, of a C function, of a subprogram, of a
-// callback, of an iterator; and a tail call, 33 of them.
+// callback, of an iterator; and tail calls, 33 of them, with an index that is known and one that is not.
 // Each program returns the sum that the calls made.
 // build: -mcpu=v2
 #include <twinbpf/script.h>
@@ -105,6 +105,26 @@ struct {
 SEC("tc") __u64 tail(void *ctx)
 {
 	tail_call(ctx, &programs, 0);
+	return 0;
+}
+
+__u64 any_tail(void *ctx);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__type(key, __u32);
+	__uint(max_entries, 2);
+	__array(values, __u64(void *));
+} any_programs SEC(".maps") = {
+	.values = { [1] = (void *)&any_tail },
+};
+
+/* No compiler knows it. */
+static volatile __u32 slot = 1;
+
+SEC("tc") __u64 any_tail(void *ctx)
+{
+	tail_call(ctx, &any_programs, slot);
 	return 0;
 }
 

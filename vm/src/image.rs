@@ -154,7 +154,7 @@ pub struct Image {
     programs: Vec<Valid<Program>>,
     /// Flat pc of each program's first instruction.
     bases: Vec<u32>,
-    /// Index of the function with that instruction.
+    /// Index of the function with that instruction, after a number that is none.
     entries: Vec<u32>,
     insns: Vec<Insn>,
     links: Vec<Link>,
@@ -208,7 +208,7 @@ impl Image {
         let (arena, translation) = (Arc::clone(arena), OnceLock::new());
         let frame_sizes = FrameSizes::of(&functions);
         let entry = |base: &u32| functions.partition_point(|function: &Function| function.start <= *base) as u32 - 1;
-        let entries = bases.iter().map(entry).collect();
+        let entries = [u32::MAX].into_iter().chain(bases.iter().map(entry)).collect();
         Ok(Image {
             id: ImageId::new(programs.len()),
             arena,
@@ -241,19 +241,24 @@ impl Image {
         self.maps.as_ref()?.get(handle)
     }
 
-    /// Where in this process a slot of a prog array keeps its program, as long as the image lives, and which that is.
-    pub fn program_word(&self, handle: u64, index: u32) -> Option<(u64, u32)> {
+    /// Where in this process the prog array with a handle keeps its programs, as long as the image lives.
+    pub fn program_words(&self, handle: u64) -> Option<ProgramWords> {
         let map = self.map(handle)?;
-        let program = map.program(index)?;
         let mut known = self.program_words.lock().expect("no panic while held");
-        let words = known.entry(handle).or_insert_with(|| map.program_words());
-        Some((words.as_ref()?.address(index)?, program))
+        known.entry(handle).or_insert_with(|| map.program_words()).clone()
     }
 
-    /// Addresses of all that [`Image::program_word`] has given one of, which generated code may load from.
-    pub fn program_words(&self) -> Vec<Range<u64>> {
+    /// Addresses of words of 32 bits: one that is the index of no function, then the index of each program's first function.
+    pub fn entry_words(&self) -> Range<u64> {
+        let words = self.entries.as_ptr_range();
+        words.start.expose_provenance() as u64..words.end.expose_provenance() as u64
+    }
+
+    /// Addresses that generated code may load from: those of [`Image::entry_words`], and of all [`Image::program_words`] that were
+    /// asked for.
+    pub fn constant_words(&self) -> Vec<Range<u64>> {
         let known = self.program_words.lock().expect("no panic while held");
-        known.values().flatten().filter_map(ProgramWords::range).collect()
+        known.values().flatten().map(ProgramWords::range).chain([self.entry_words()]).collect()
     }
 
     /// A host function whose first argument is the map with this handle, if there can be one. The image keeps it.
@@ -319,7 +324,7 @@ impl Image {
 
     /// Index of a program's first function.
     pub fn entry_function(&self, program: usize) -> usize {
-        self.entries[program] as usize
+        self.entries[program + 1] as usize
     }
 
     /// All instructions, by flat pc.

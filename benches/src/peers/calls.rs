@@ -7,8 +7,8 @@ use crate::workload::{Calls, code_with, corpus_object, link};
 
 /// Where the programs are.
 const OBJECT: &str = "bench/call.bpf.o";
-/// The program that tail calls itself.
-const TAIL: &str = "tail";
+/// Programs that tail call themselves.
+const TAILS: [&str; 2] = ["tail", "any_tail"];
 
 /// A program of the object in twinbpf.
 pub fn in_twinbpf(program: &str, mode: twinbpf::Mode) -> Result<Runner, String> {
@@ -35,8 +35,8 @@ pub fn in_sbpf(program: &str, engine: sbpf::Engine) -> Result<Runner, String> {
 pub fn in_kernel(program: &str) -> Result<Runner, String> {
     let mut object = corpus_object(OBJECT)?;
     as_classifiers(&mut object);
-    // The map of programs has it.
-    let others = (program != TAIL).then_some(TAIL);
+    // The maps of programs have them.
+    let others = TAILS.into_iter().filter(|tail| *tail != program);
     let kernel = InKernel::load(&object, &[program].into_iter().chain(others).collect::<Vec<_>>())?;
     Ok(Box::new(InKernelBy { kernel, program: program.to_owned() }))
 }

@@ -380,13 +380,30 @@ impl Translator<'_> {
         self.after_call()
     }
 
-    /// Has the program at this address take this frame over.
-    pub(super) fn jump_to(&mut self, code: Value, ctx: Value) {
+    /// What a program finds that takes this frame over.
+    fn program_args(&mut self, ctx: Value) -> [Value; PARAMS] {
         let mut args = [self.cx; PARAMS];
         (args[1], args[2]) = (self.fp, ctx);
         for (reg, arg) in (2..5).zip(&mut args[3..]) {
             *arg = self.b.ins().iconst(I64, poison(reg));
         }
+        args
+    }
+
+    /// Has a function of the same module take this frame over, if it is one.
+    pub(super) fn jump_to_local(&mut self, function: u32, ctx: Value) -> bool {
+        let local = (self.input.local)(function);
+        if local {
+            let args = self.program_args(ctx);
+            let function = self.function_ref(function);
+            self.b.ins().return_call(function, &args);
+        }
+        local
+    }
+
+    /// Has the program at this address take this frame over.
+    pub(super) fn jump_to(&mut self, code: Value, ctx: Value) {
+        let args = self.program_args(ctx);
         let signature = self.bpf_signature();
         self.b.ins().return_call_indirect(signature, code, &args);
     }

@@ -68,6 +68,7 @@ pub(super) const DEAF_WALKS: &str = "walks_go_on_whatever_callbacks_give";
 pub(super) const LONG_ITERATORS: &str = "iterators_give_their_end";
 pub(super) const ANY_RANGE: &str = "iterators_take_longer_ranges";
 pub(super) const DOUBLE_TAIL_CALLS: &str = "tail_calls_count_twice";
+pub(super) const NEXT_SLOT: &str = "tail_calls_go_by_the_next_slot";
 pub(super) const OTHER_PROGRAM: &str = "tail_calls_go_to_the_program_before";
 
 static INTRINSICS: [Row; 7] = [
@@ -122,9 +123,10 @@ static INTRINSICS: [Row; 7] = [
     Row {
         info: IntrinsicInfo {
             helper: "`bpf_tail_call`",
-            condition: "map and index are known, the slot has a program when the code is made, and all frames have the same size",
-            becomes: "a comparison with that program, and a jump; the machine decides about others",
-            mutants: &[DOUBLE_TAIL_CALLS, OTHER_PROGRAM],
+            condition: "the map is known, and all frames have the same size",
+            becomes: "a jump to the program in the slot: where the index is known and the slot has a program when the code is made, \
+                      a comparison with that, otherwise look-ups of slot and program; the machine decides about others",
+            mutants: &[DOUBLE_TAIL_CALLS, OTHER_PROGRAM, NEXT_SLOT],
         },
         // `Translator::tail_call` does it: this helper is no host function.
         lower: |_, _| None,

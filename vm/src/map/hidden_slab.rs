@@ -48,6 +48,11 @@ impl HiddenSlab {
         (&self.memory, slot * self.stride)
     }
 
+    /// Elements that there are addresses for: their bytes are 0 until they are used.
+    pub(super) fn slots(&self) -> u32 {
+        self.slots
+    }
+
     /// The memory of all elements, which are at multiples of 8 bytes.
     #[inline(always)]
     pub(super) fn memory(&self) -> &Block {

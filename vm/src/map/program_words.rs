@@ -14,9 +14,8 @@ use super::hidden_slab::HiddenSlab;
 /// use twinbpf_vm::mem::Arena;
 ///
 /// let map = create(MapSpec::new("programs", MapKind::ProgArray, 4, 4, 8), &Arena::new(1 << 20)?, 1).expect("a map");
-/// map.set_program(2, 0).expect("a slot");
 /// let words = map.program_words().expect("a prog array");
-/// assert_eq!(words.address(2), words.range().map(|range| range.start + 16));
+/// assert_eq!(words.range(), words.address(0)..words.address(8));
 /// # Ok::<(), twinbpf_vm::mem::MemError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -27,15 +26,19 @@ impl ProgramWords {
         ProgramWords(Arc::clone(words))
     }
 
-    /// Where in this process the word of a slot is that has had a program.
-    pub fn address(&self, index: u32) -> Option<u64> {
-        let (block, off) = self.0.has(index).then(|| self.0.at(index))?;
-        Some(ptr::from_ref::<AtomicU64>(block.atomic(off)).expose_provenance() as u64)
+    /// Number of words. A map whose memory is limited has fewer than slots.
+    pub fn count(&self) -> u32 {
+        self.0.slots()
     }
 
-    /// Addresses of all words, once a slot has had a program. Those of slots that had none may have no memory.
-    pub fn range(&self) -> Option<Range<u64>> {
-        let first = self.address(0)?;
-        Some(first..first + u64::from(self.0.memory().len()))
+    /// Where in this process the word of a slot is, or would be.
+    pub fn address(&self, index: u32) -> u64 {
+        let first = ptr::from_ref::<AtomicU64>(self.0.memory().atomic(0)).expose_provenance() as u64;
+        first + 8 * u64::from(index)
+    }
+
+    /// Addresses of all words, which may be read.
+    pub fn range(&self) -> Range<u64> {
+        self.address(0)..self.address(self.count())
     }
 }

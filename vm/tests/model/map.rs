@@ -143,15 +143,15 @@ impl Hash {
 
     /// A walk over all slots.
     pub(crate) fn walk(&self) -> Vec<u32> {
-        let mut found = [0; 8];
-        let slots = (0..self.0.slots()).filter_map(|slot| {
-            self.0.key(slot, &mut found).then(|| {
+        let (mut found, mut numbers) = ([0; 8], Vec::new());
+        for slot in 0..self.0.slots() {
+            if self.0.key(slot, &mut found) {
                 let number = u64::from_ne_bytes(found) as u32;
                 assert_eq!(found, key(number), "words of one key");
-                number
-            })
-        });
-        slots.collect()
+                numbers.push(number);
+            }
+        }
+        numbers
     }
 
     pub(crate) fn len(&self) -> u32 {

@@ -300,6 +300,31 @@ fn known_tail_calls_go_where_others_go() {
     }
 }
 
+/// The same where the index is known at run time only.
+#[test]
+fn tail_calls_go_by_any_index() {
+    const CALL: &str = "r3 = r2\n r2 = map_fd(0) ll\n call 12";
+    let nested = format!("r6 = r1\n call f\n r0 += 1\n exit\n f: r7 = 3\n {CALL}\n r0 += 100\n exit");
+    let mains = [format!("*(u64 *)(r10 - 8) = 5\n {CALL}\n r0 += 100\n exit"), nested];
+    let rigs =
+        mains.map(|main| Rig::with(&[&main, "r0 = *(u64 *)(r1 + 0)\n r0 += 7\n exit", "r0 = r1\n r0 = 9\n exit"]));
+    for index in [1, 2, 3, 4, 7, 8, 9, 0x2000_0000, 0x4000_0001, 0xffff_ffff, u64::MAX, 1 << 32 | 1, 7 << 32 | 2] {
+        for (rig, more) in rigs.iter().zip([0, 1]) {
+            let text = rig.agree(index);
+            match index as u32 {
+                1 => assert!(text.starts_with(&format!("{:#x},", 7 + more)), "{index:#x}: {text}"),
+                2 => assert!(text.starts_with(&format!("{:#x},", 9 + more)), "{index:#x}: {text}"),
+                _ => assert!(text.ends_with("0 insns"), "{index:#x}: {text}"),
+            }
+        }
+    }
+    for register in [0, 2, 3, 4, 5, 6, 9] {
+        let main = format!("r0 = 1\n r5 = 5\n r6 = 6\n r9 = 9\n {CALL}\n exit");
+        let text = Rig::with(&[&main, &format!("r0 = r{register}\n exit")]).agree(1);
+        assert!(text.starts_with(&format!("{:#x},", 0xdead_dead_dead_de00_u64 | register)), "r{register}: {text}");
+    }
+}
+
 /// As many succeed as the kernel allows, whether code or the machine counts them.
 #[test]
 fn known_tail_calls_are_counted() {
@@ -315,7 +340,7 @@ fn known_tail_calls_are_counted() {
              exit"
         )
     };
-    for (first, second) in [("= 1", "= 0"), ("= 0", "= 0"), ("&= 0", "= 0"), ("= 1", "&= 0")] {
+    for (first, second) in [("= 1", "= 0"), ("= 0", "= 0"), ("&= 0", "= 0"), ("= 1", "&= 0"), ("&= 0", "&= 0")] {
         let rig = Rig::with(&[&again(first), &again(second)]);
         assert_eq!(rig.agree(0), "0x0, memory 34, 0 insns", "{first} {second}");
     }
@@ -341,19 +366,29 @@ fn known_tail_calls_are_counted() {
 
 /// A slot may get another program after the code was made, or none.
 #[test]
-fn known_tail_calls_notice_changes() {
-    let main = "r2 = map_fd(0) ll\n r3 = 1\n call 12\n exit";
-    let rig = Rig::with(&[main, "r0 = 7\n exit", "r0 = 9\n exit"]);
-    for options in [OPTIONS, FUEL] {
-        let mut machine = rig.machine(Backend::Compiled(options));
-        let map = &rig.maps.own()[0];
-        let mut run = || machine.run(0, [0; 5]).unwrap();
-        assert_eq!([run(), run()], [7, 7]);
-        map.set_program(1, 2).unwrap();
-        assert_eq!(run(), 9);
-        map.delete(&1_u32.to_le_bytes()).unwrap();
-        assert_eq!(run() as i64, -2);
-        map.set_program(1, 1).unwrap();
-        assert_eq!(run(), 7);
+fn tail_calls_notice_changes() {
+    // The last slot has no program when the code is made, and none has had one beyond it.
+    for (index, get) in [(1, "r3 = 1"), (1, "r3 = r1"), (7, "r3 = 7"), (7, "r3 = r1")] {
+        let main = format!("{get}\n r2 = map_fd(0) ll\n call 12\n exit");
+        let rig = Rig::with(&[&main, "r0 = 7\n exit", "r0 = 9\n exit"]);
+        for options in [OPTIONS, FUEL] {
+            let mut machine = rig.machine(Backend::Compiled(options));
+            let map = &rig.maps.own()[0];
+            let mut run = || machine.run(0, [index.into(), 0, 0, 0, 0]).unwrap();
+            assert_eq!(run() as i64, if index == 1 { 7 } else { -2 });
+            map.set_program(index, 2).unwrap();
+            assert_eq!([run(), run()], [9, 9]);
+            map.delete(&index.to_le_bytes()).unwrap();
+            assert_eq!(run() as i64, -2);
+            for none in [3, 1000, u32::MAX - 1, u32::MAX] {
+                map.set_program(index, none).unwrap();
+                assert_eq!(run() as i64, -2, "the image has no program {none}");
+            }
+            map.set_program(index, 1).unwrap();
+            assert_eq!(run(), 7);
+            if index == 7 {
+                map.delete(&index.to_le_bytes()).unwrap();
+            }
+        }
     }
 }
