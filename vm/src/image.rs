@@ -254,8 +254,7 @@ impl Image {
         words.start.expose_provenance() as u64..words.end.expose_provenance() as u64
     }
 
-    /// Addresses that generated code may load from: those of [`Image::entry_words`], and of all [`Image::program_words`] that were
-    /// asked for.
+    /// Addresses that generated code may load from: those of [`Image::entry_words`], and of what [`Image::program_words`] has given.
     pub fn constant_words(&self) -> Vec<Range<u64>> {
         let known = self.program_words.lock().expect("no panic while held");
         known.values().flatten().map(ProgramWords::range).chain([self.entry_words()]).collect()
