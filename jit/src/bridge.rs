@@ -84,5 +84,5 @@ fn build(func: &mut Function, isa: &dyn TargetIsa) -> Vec<Site> {
     b.ins().trapnz(status, TrapCode::unwrap_user(1));
     b.ins().return_(&[value]);
     b.finalize(isa.frontend_config());
-    vec![Site { pc: NO_PC, kind: SiteKind::Failed }]
+    vec![Site::new(NO_PC, SiteKind::Failed)]
 }

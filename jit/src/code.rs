@@ -351,13 +351,13 @@ impl Code {
             };
         }
         if self.tools.wants_lines() {
-            let line = |(off, pc): &(u32, u32)| {
-                let (program, pc) = self.image.locate(*pc as usize);
+            let line = |(off, pc): (u32, u32)| {
+                let (program, pc) = self.image.locate(pc as usize);
                 let line = self.image.programs()[program].line_at(pc)?;
-                let address = *start + u64::from(*off);
+                let address = *start + u64::from(off);
                 Some(SymbolLine { address, file: Arc::clone(&line.file), line: line.line })
             };
-            symbol.lines = sites.pcs().iter().filter_map(line).collect();
+            symbol.lines = sites.pcs().filter_map(line).collect();
             symbol.lines.dedup_by(|next, line| (&next.file, next.line) == (&line.file, line.line));
             // What makes the frame belongs to the first line.
             if let Some(first) = symbol.lines.first_mut() {
@@ -373,8 +373,8 @@ impl Code {
     /// # Errors
     /// As [`Code::compile_program`].
     pub fn disassemble(&self, function: u32) -> Result<Listing, JitError> {
-        let (text, passes) = compile::list(&self.image, function, self.options)?;
-        Ok(Listing { text: listing::annotate(&self.image, function, &text), passes })
+        let (text, positions, passes) = compile::list(&self.image, function, self.options)?;
+        Ok(Listing { text: listing::annotate(&self.image, function, (&text, &positions)), passes })
     }
 }
 

@@ -27,6 +27,7 @@ use crate::memory::{CodeMemory, CodePool, check_relocs};
 use crate::opt::PassRun;
 use crate::options::{OptLevel, Options};
 use crate::parallel::{Threads, share};
+use crate::positions::Positions;
 use crate::settings::{Registers, insns, isa};
 use crate::stage::{GENERATION, InternalError, PLACING, Stages, TRANSLATION, caught, fault, mistake};
 use crate::trap_sites::TrapSites;
@@ -111,6 +112,7 @@ pub(crate) struct UnplacedFunction {
     pub(crate) code: Box<CompiledCode>,
     relocs: Vec<ModuleReloc>,
     sites: Vec<Site>,
+    positions: Positions,
     /// Bytes of padding before it.
     lead: usize,
     reads_rest: bool,
@@ -234,8 +236,12 @@ impl Workspace {
     }
 }
 
-/// Cranelift's text of a function, with marks for [`crate::listing`], and the runs of passes. Its program is taken to be compiled as a whole.
-pub(crate) fn list(image: &Image, function: u32, options: Options) -> Result<(String, Vec<PassRun>), JitError> {
+/// Cranelift's text of a function, with marks for [`crate::listing`], what the marks mean, and the runs of passes. Its program is taken to be compiled as a whole.
+pub(crate) fn list(
+    image: &Image,
+    function: u32,
+    options: Options,
+) -> Result<(String, Positions, Vec<PassRun>), JitError> {
     let work = || {
         attempt(image, function, |workspace, stages| {
             let Workspace { context, scratch, generator } = workspace;
@@ -253,7 +259,8 @@ pub(crate) fn list(image: &Image, function: u32, options: Options) -> Result<(St
                 context.clear();
                 loose
             });
-            Ok((loose?.code.vcode.expect("a listing has text"), generator.take_runs()))
+            let loose = loose?;
+            Ok((loose.code.vcode.expect("a listing has text"), loose.positions, generator.take_runs()))
         })
     };
     with_stack(STACK, work).map_err(JitError::Stack)?
@@ -280,7 +287,15 @@ fn compile_alone(build: impl FnOnce(&mut Function, &dyn TargetIsa) -> Vec<Site>)
         emit_module(
             isa,
             &CodePool::shared(CodePool::own_address())?,
-            vec![UnplacedFunction { unit, code, relocs: Vec::new(), sites, lead: 0, reads_rest: false }],
+            vec![UnplacedFunction {
+                unit,
+                code,
+                relocs: Vec::new(),
+                sites,
+                positions: Positions::default(),
+                lead: 0,
+                reads_rest: false,
+            }],
             "",
         )
     })
@@ -299,14 +314,14 @@ fn one(
     stages.enter(TRANSLATION);
     let sites = lower::lower(input, unit, scratch, &mut context.func);
     let mut sites = sites.ok_or_else(|| JitError::Entangled { function: name() })?;
-    let reads_rest = scratch.reads_rest();
+    let (reads_rest, positions) = (scratch.reads_rest(), scratch.positions().clone());
     let code =
         generator.generate(context, input.isa, (input.options, input.strategy), (unit.function, &mut sites), stages);
     let code = code.map_err(|error| failed(input.image, unit.function, stages, &error))?;
     let relocs = code.buffer.relocs().iter();
     let relocs = relocs.map(|reloc| reloc_of(reloc, &context.func, index, unit)).collect();
     let lead = if input.options.opt == OptLevel::Speed { lead(input.isa, &code) } else { 0 };
-    Ok(UnplacedFunction { unit, code, relocs, sites, lead, reads_rest })
+    Ok(UnplacedFunction { unit, code, relocs, sites, positions, lead, reads_rest })
 }
 
 /// Cranelift's error as ours.
@@ -371,7 +386,7 @@ fn emit_module(
         unit: function.unit,
         unwind: function.code.create_unwind_info(&*isa).ok().flatten(),
         start: memory.address_of(written) + function.lead as u64,
-        sites: TrapSites::new(&function.code, function.sites),
+        sites: TrapSites::new(&function.code, function.sites, function.positions),
         reads_rest: function.reads_rest,
     });
     let mut functions: Vec<Compiled> = functions.collect();

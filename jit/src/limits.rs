@@ -174,6 +174,29 @@ impl Work {
     }
 }
 
+/// How much a function can grow and is still no more work than its limit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    work: Work,
+    limit: u64,
+}
+
+impl Room {
+    pub(crate) fn of(insns: &[Insn], options: Options) -> Room {
+        Room { work: Work::of(insns, options.fuel), limit: options.limits.work }
+    }
+
+    /// Adds so many instructions and blocks, if that is not too much.
+    pub(crate) fn take(&mut self, insns: u64, blocks: u64) -> bool {
+        let work = Work { insns: self.work.insns + insns, blocks: self.work.blocks + blocks, ..self.work };
+        let fits = work.total() <= self.limit;
+        if fits {
+            self.work = work;
+        }
+        fits
+    }
+}
+
 /// Estimates the work of compiling a function, in the units of [`CompileLimits`].
 pub fn work(insns: &[Insn], fuel: bool) -> u64 {
     Work::of(insns, fuel).total()

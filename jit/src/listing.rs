@@ -11,6 +11,8 @@ use std::fmt::Write as _;
 
 use twinbpf_vm::image::Image;
 
+use crate::positions::Positions;
+
 /// How Cranelift shows a marker.
 const MARKER: &str = "; ^-- debug @ ";
 
@@ -22,17 +24,17 @@ pub(crate) fn is_silent(line: &str) -> bool {
     SILENT.iter().any(|word| line.trim_start().starts_with(word))
 }
 
-/// The flat pc of a marker.
-fn marker(line: &str) -> Option<usize> {
+/// The position that a marker has.
+fn marker(line: &str) -> Option<u32> {
     let rest = &line[line.find(MARKER)? + MARKER.len()..];
     let digits = rest.split_once("User(")?.1.split_once(')')?.0;
     digits.parse().ok()
 }
 
-/// Puts the instructions of a function, and their C lines, before the code they became.
-pub(crate) fn annotate(image: &Image, function: u32, code: &str) -> String {
+/// Puts the instructions of a function, and their C lines, before the code they became. Those of inlined functions follow the call.
+pub(crate) fn annotate(image: &Image, function: u32, (code, positions): (&str, &Positions)) -> String {
     let function = &image.functions()[function as usize];
-    let mut marks: Vec<usize> = code.lines().filter_map(marker).collect();
+    let mut marks: Vec<u32> = code.lines().filter_map(marker).collect();
     marks.sort_unstable();
     marks.dedup();
     let mut shown = vec![false; marks.len()];
@@ -44,8 +46,8 @@ pub(crate) fn annotate(image: &Image, function: u32, code: &str) -> String {
         if let Some(index) = mark.and_then(|mark| marks.binary_search(&mark).ok())
             && !std::mem::replace(&mut shown[index], true)
         {
-            let end = marks.get(index + 1).copied().unwrap_or(function.end as usize);
-            group(image, marks[index]..end, &mut out);
+            let end = marks.get(index + 1).copied().unwrap_or_else(|| positions.of(function.end));
+            group(image, (marks[index]..end).map(|position| positions.resolve(position).0), &mut out);
         }
         if marker(line).is_none() && !is_silent(line) {
             let _ = writeln!(out, "{line}");
@@ -55,10 +57,10 @@ pub(crate) fn annotate(image: &Image, function: u32, code: &str) -> String {
 }
 
 /// Instructions that became the code that follows.
-fn group(image: &Image, pcs: std::ops::Range<usize>, out: &mut String) {
+fn group(image: &Image, pcs: impl Iterator<Item = u32>, out: &mut String) {
     let mut last = None;
     for pc in pcs {
-        let (index, local) = image.locate(pc);
+        let (index, local) = image.locate(pc as usize);
         let line = image.programs()[index].line_at(local);
         if let Some(line) = line
             && last != Some(line.pc)

@@ -9,6 +9,7 @@
 use twinbpf_isa::{Reg, Size};
 use twinbpf_vm::host::native::{Site, SiteKind};
 
+use crate::positions::Positions;
 use crate::trap_sites::TrapSites;
 
 pub(super) const MAGIC: [u8; 8] = *b"twinbpf\0";
@@ -199,7 +200,7 @@ pub(super) fn read_table(bytes: &[u8], len: u32) -> Option<TrapSites> {
     let mut last = 0_u32;
     let sites = reader.list(|reader| {
         last = last.wrapping_add(reader.signed()? as u32);
-        Some(Site { pc: last, kind: reader.kind()? })
+        Some(Site::new(last, reader.kind()?))
     })?;
     let mut last = 0_u32;
     let traps = reader.list(|reader| {
@@ -211,5 +212,5 @@ pub(super) fn read_table(bytes: &[u8], len: u32) -> Option<TrapSites> {
         last = (last.0.wrapping_add(reader.number()?), last.1.wrapping_add(reader.signed()? as u32));
         Some(last)
     })?;
-    Some(TrapSites { len, sites, traps, pcs })
+    Some(TrapSites { len, sites, traps, pcs, positions: Positions::default() })
 }

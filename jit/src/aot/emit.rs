@@ -24,6 +24,7 @@ use crate::generate::Generator;
 use crate::limits::{self, Strategy, Tier};
 use crate::lower::{self, Input, RegisterLiveness, Scratch, Start, Unit};
 use crate::options::{OptLevel, Options};
+use crate::positions::Positions;
 use crate::stage::{At, GENERATION, InternalError, Stages, TRANSLATION, caught, fault, mistake};
 use crate::trap_sites::TrapSites;
 
@@ -189,7 +190,7 @@ fn functions(
         if let Some(symbol) = foreign(&code) {
             return Err(AotError::Undefined { function: function.name.to_string(), symbol });
         }
-        sites.push(TrapSites::new(&code, own));
+        sites.push(TrapSites::new(&code, own, Positions::default()));
         module.clear_context(&mut context);
     }
     Ok(sites)

@@ -9,6 +9,7 @@ use twinbpf_vm::host::native::{Site, SiteKind};
 use super::blob;
 use super::facts::{self, Difference};
 use super::{Artifact, ArtifactError, Cpu, Target, TargetError};
+use crate::positions::Positions;
 use crate::trap_sites::TrapSites;
 
 fn sites() -> TrapSites {
@@ -27,12 +28,13 @@ fn sites() -> TrapSites {
         SiteKind::Call,
     ];
     let pcs = [5, 3, 70_000, 0, u32::MAX, 1, 2, 3, 4, 5];
-    let sites = pcs.into_iter().zip(kinds).map(|(pc, kind)| Site { pc, kind });
+    let sites = pcs.into_iter().zip(kinds).map(|(pc, kind)| Site::new(pc, kind));
     TrapSites {
         len: 1000,
         sites: sites.collect(),
         traps: [(3, 0), (3, 249), (999, 7)].into(),
         pcs: [(0, 9), (10, 2), (500, 1 << 30)].into(),
+        positions: Positions::default(),
     }
 }
 

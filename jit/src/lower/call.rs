@@ -79,6 +79,7 @@ impl Translator<'_> {
 
     /// Says where the program is.
     fn leave_at(&mut self, pc: Value) {
+        debug_assert!(self.inside.is_none(), "an inlined callee has no frame of its own");
         self.store_cx(pc, field!(exit_pc));
         if !self.flow.calls_out_only() {
             self.leave_frame();
@@ -155,6 +156,9 @@ impl Translator<'_> {
     }
 
     pub(super) fn call(&mut self) -> bool {
+        if let Some(call) = self.flow.inlined(self.pc) {
+            return self.inline(call);
+        }
         self.pay_due();
         match self.input.image.links()[self.pc as usize] {
             Link::Function(callee) => self.call_function(callee),
@@ -232,7 +236,7 @@ impl Translator<'_> {
 
     /// r10 of a callee, for which there is room or the program traps. The frames of all callees begin at the same place, so
     /// a block checks once.
-    fn checked_frame(&mut self) -> Value {
+    pub(super) fn checked_frame(&mut self) -> Value {
         if let Some(frame) = self.callee_frame {
             return frame;
         }

@@ -134,7 +134,10 @@ impl Translator<'_> {
 
     pub(super) fn exit(&mut self) -> bool {
         self.pay_due();
-        self.return_()
+        match self.inside {
+            Some(inside) => self.leave_callee(inside),
+            None => self.return_(),
+        }
     }
 
     /// Returns r0; what is owed has been paid.

@@ -10,6 +10,8 @@ pub type Regs = u16;
 pub(crate) const ALL: Regs = 0x3ff;
 /// r1 to r5.
 pub(crate) const ARGS: Regs = 0x3e;
+/// r6 to r9: what a call leaves as it is.
+pub(crate) const KEPT: Regs = 0x3c0;
 /// What a callee finds in the context, not in registers: all but r1 to r4.
 pub(crate) const REST: Regs = ALL & !0x1e;
 /// r0 to r5: what a call overwrites.

@@ -3,6 +3,7 @@
 //! or gives up in favour of an answer that is always right.
 
 mod facts;
+mod inlined_calls;
 mod jump_threading;
 mod payments;
 
@@ -12,9 +13,10 @@ use twinbpf_isa::Insn;
 use twinbpf_vm::host::Intrinsic;
 use twinbpf_vm::image::{Image, Link};
 
+pub(super) use inlined_calls::InlinedCall;
 use payments::Payments;
 
-use super::effects::{ALL, Callees, Effects, Regs, Successors, effects, successors};
+use super::effects::{ALL, Callees, Effects, Regs, Successors, effects};
 
 /// No block.
 const NONE: u32 = u32::MAX;
@@ -78,6 +80,8 @@ pub(crate) struct Flow {
     pub(crate) first_label: u32,
     /// What is paid from the budget, and where.
     payments: Payments,
+    /// Calls that are inlined, in order. They end no block, and are no calls here otherwise.
+    inlined: Vec<InlinedCall>,
     /// Whether there are calls.
     pub(crate) calls: bool,
     /// Whether some of them may be of functions of the image.
@@ -95,13 +99,28 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// Finds the blocks of the function that are reachable from `entry`, a flat pc. With `fuel` a call ends a block,
-    /// and what follows is a header: the callee has used up some of the budget.
+    /// Finds the blocks of the function that are reachable from its first instruction, where nothing is inlined.
+    pub(crate) fn build_plain(&mut self, image: &Image, function: u32, fuel: bool) -> bool {
+        let start = image.functions()[function as usize].start;
+        self.build(image, (function, start), fuel, u32::MAX, &[])
+    }
+
+    /// Finds the blocks of a function that are reachable from a flat pc. With `fuel` a call ends a block, and what follows is a
+    /// header: the callee has used up some of the budget. Of inlined calls it is known how much they use.
     ///
     /// No block has more than `longest` instructions. False if the function is too entangled.
-    pub(crate) fn build(&mut self, image: &Image, function: u32, entry: u32, fuel: bool, longest: u32) -> bool {
+    pub(crate) fn build(
+        &mut self,
+        image: &Image,
+        (function, entry): (u32, u32),
+        fuel: bool,
+        longest: u32,
+        inlined: &[InlinedCall],
+    ) -> bool {
         let function = &image.functions()[function as usize];
         (self.start, self.end) = (function.start, function.end);
+        self.inlined.clear();
+        self.inlined.extend_from_slice(inlined);
         self.at.clear();
         self.at.resize((self.end - self.start) as usize + 1, NONE);
         self.labels.clear();
@@ -142,7 +161,7 @@ impl Flow {
         let mut computed = 0;
         for pc in self.start..self.end {
             let insn = image.insns()[pc as usize];
-            match successors(insn, image.links()[pc as usize], pc) {
+            match self.successors(image, pc) {
                 Successors::FallThrough => {}
                 Successors::Call => {
                     self.calls = true;
@@ -207,8 +226,7 @@ impl Flow {
         self.header[self.entry as usize] = true;
         for block in 0..self.starts.len() as u32 {
             let pc = self.end_of(block) - 1;
-            let insn = image.insns()[pc as usize];
-            let flow = successors(insn, image.links()[pc as usize], pc);
+            let flow = self.successors(image, pc);
             let on = if pc + 1 < self.end { self.block_at(pc + 1) } else { NONE };
             let next = match flow {
                 Successors::FallThrough => Next::One(on),

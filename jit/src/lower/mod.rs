@@ -7,10 +7,8 @@
 //! [`register_liveness`] those that functions read. BPF registers are SSA variables ([`subregisters`]); [`stack_slots`]
 //! and [`forward`] keep words of the frame in registers. [`alu`], [`memory`], [`control`], [`call`] and [`c_calls`] each
 //! lower one class of instructions; [`bpf_loop`], [`iter_num`] and [`tail_jump`] lower calls of some helpers. [`fuel`] counts
-//! instructions, [`first_tier`] counts the turns of loops, [`stack`] checks for native stack.
-//!
-//! Generated code traps by faulting or by executing a trapping instruction; each place where it can is a *site*. Sites
-//! are numbered in the order of emission, and carry their number modulo [`CODES`] as trap code.
+//! instructions, [`inlining`] chooses calls in whose place [`inlined`] lowers the callee, [`first_tier`] counts the turns of
+//! loops, [`stack`] checks for native stack, [`sites`] says where code is of which instruction.
 
 mod alu;
 mod baseline;
@@ -24,10 +22,13 @@ mod first_tier;
 mod flow;
 mod forward;
 mod fuel;
+mod inlined;
+mod inlining;
 mod intrinsics;
 mod iter_num;
 mod memory;
 mod register_liveness;
+mod sites;
 mod stack;
 mod stack_slots;
 mod subregisters;
@@ -38,25 +39,27 @@ use std::collections::HashMap;
 use cranelift_codegen::ir::immediates::Offset32;
 use cranelift_codegen::ir::types::I64;
 use cranelift_codegen::ir::{
-    AbiParam, Block, DebugTag, FuncRef, Function, Inst, InstBuilder as _, MemFlagsData, SigRef, Signature, SourceLoc,
-    StackSlot, TrapCode, Type, Value,
+    AbiParam, Block, FuncRef, Function, InstBuilder as _, MemFlagsData, SigRef, Signature, StackSlot, Type, Value,
 };
 use cranelift_codegen::isa::{CallConv, TargetIsa};
 use cranelift_codegen::packed_option::PackedOption;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
 use twinbpf_isa::Insn;
-use twinbpf_vm::host::native::{Site, SiteKind};
+use twinbpf_vm::host::native::Site;
 use twinbpf_vm::image::Image;
 
 use crate::aot::Values;
 use crate::context::{field, reg_field};
 use crate::limits::Strategy;
 use crate::options::{Memory, OptLevel, Options};
-use crate::trap_sites::CODES;
+use crate::positions::Positions;
 use alu::Guard;
 use constants::Constants;
-use effects::{ALL, Successors, successors};
+use effects::{ALL, Successors};
 use flow::Flow;
+use inlined::Inside;
+use inlining::Inlining;
+pub use inlining::MUTANTS as INLINING_MUTANTS;
 pub use intrinsics::IntrinsicInfo;
 use memory::Pointers;
 pub(crate) use register_liveness::RegisterLiveness;
@@ -117,6 +120,7 @@ impl Input<'_> {
 pub(crate) struct Scratch {
     builder: FunctionBuilderContext,
     flow: Flow,
+    inlining: Inlining,
     slots: StackSlots,
     variables: Vec<Variable>,
     blocks: Vec<PackedOption<Block>>,
@@ -133,6 +137,11 @@ impl Scratch {
 
     pub(crate) fn flow(&mut self) -> &mut Flow {
         &mut self.flow
+    }
+
+    /// What source locations and sites of the function mean that was translated last.
+    pub(crate) fn positions(&self) -> &Positions {
+        &self.inlining.positions
     }
 }
 
@@ -162,7 +171,10 @@ fn constant() -> MemFlagsData {
 struct Translator<'a> {
     input: Input<'a>,
     b: FunctionBuilder<'a>,
+    /// Of the function, or of the callee that is lowered in place of a call.
     flow: &'a Flow,
+    inlining: &'a Inlining,
+    inside: Option<Inside>,
     slots: &'a StackSlots,
     /// One for each word.
     variables: &'a mut Vec<Variable>,
@@ -212,8 +224,8 @@ pub(crate) fn lower(input: Input<'_>, unit: Unit, scratch: &mut Scratch, func: &
         Start::Entry => image.functions()[unit.function as usize].start,
         Start::Loop(pc) => pc,
     };
-    let Scratch { builder, flow, slots, variables, blocks, pending, callees, constants } = scratch;
-    if !analyse(input, (unit.function, entry), flow, slots) {
+    let Scratch { builder, flow, inlining, slots, variables, blocks, pending, callees, constants } = scratch;
+    if !analyse(input, (unit.function, entry), (flow, inlining), slots) {
         return None;
     }
     func.signature = signature();
@@ -233,6 +245,8 @@ pub(crate) fn lower(input: Input<'_>, unit: Unit, scratch: &mut Scratch, func: &
         input,
         b,
         flow,
+        inlining,
+        inside: None,
         slots,
         variables,
         blocks,
@@ -271,10 +285,16 @@ pub(crate) fn lower(input: Input<'_>, unit: Unit, scratch: &mut Scratch, func: &
 }
 
 /// Finds blocks and what is known of them. False if the function is too entangled.
-fn analyse(input: Input<'_>, (function, entry): (u32, u32), flow: &mut Flow, slots: &mut StackSlots) -> bool {
+fn analyse(
+    input: Input<'_>,
+    (function, entry): (u32, u32),
+    (flow, inlining): (&mut Flow, &mut Inlining),
+    slots: &mut StackSlots,
+) -> bool {
     let image = input.image;
+    inlining.choose(input, function);
     let longest = if input.baseline() { baseline::BLOCK } else { u32::MAX };
-    if !flow.build(image, function, entry, input.options.fuel, longest) {
+    if !flow.build(image, (function, entry), input.options.fuel, longest, &inlining.calls) {
         return false;
     }
     if input.options.opt == OptLevel::Speed {
@@ -314,7 +334,7 @@ fn create_blocks(
 impl Translator<'_> {
     /// The entry block, before the first: registers get their values.
     fn enter(&mut self, start: Start, first: Block) {
-        self.b.set_srcloc(SourceLoc::new(self.pc));
+        self.at(self.pc);
         let entry = self.flow.entry();
         let live = self.flow.live(entry);
         if self.input.baseline() {
@@ -353,7 +373,7 @@ impl Translator<'_> {
         if self.input.checked {
             self.check_stack();
         }
-        if self.flow.calls && !self.input.baseline() {
+        if (self.flow.calls || self.flow.inlines()) && !self.input.baseline() {
             for reg in 1..6 {
                 self.poison[reg - 1] = Some(self.b.ins().iconst(I64, poison(reg)));
             }
@@ -381,9 +401,7 @@ impl Translator<'_> {
         self.stored.forget();
         self.callee_frame = None;
         self.constants.start_block();
-        let range = self.flow.range(block);
-        self.pc = range.start;
-        self.b.set_srcloc(SourceLoc::new(self.pc));
+        self.at(self.flow.range(block).start);
         self.mark_here();
         if self.flow.counts_turns(block) {
             self.count_turn(block);
@@ -391,9 +409,13 @@ impl Translator<'_> {
         if self.input.options.fuel {
             self.charge(block);
         }
-        for pc in range.clone() {
-            self.pc = pc;
-            self.b.set_srcloc(SourceLoc::new(pc));
+        self.instructions();
+    }
+
+    /// Translates the instructions of the block in work.
+    fn instructions(&mut self) {
+        for pc in self.flow.range(self.block) {
+            self.at(pc);
             let insn = self.input.image.insns()[pc as usize];
             self.materialize_for(insn);
             if self.insn(insn) {
@@ -401,7 +423,8 @@ impl Translator<'_> {
             }
         }
         self.materialize_live();
-        if !matches!(self.input.image.insns()[self.pc as usize], Insn::Call { .. } | Insn::Callx { .. }) {
+        // Calls have paid already.
+        if self.flow.successors(self.input.image, self.pc) != Successors::Call {
             self.pay_due();
         }
         self.jump_on();
@@ -409,7 +432,7 @@ impl Translator<'_> {
 
     /// Materializes pending values before the instruction's successors, which other paths may also reach.
     fn materialize_for(&mut self, insn: Insn) {
-        match successors(insn, self.input.image.links()[self.pc as usize], self.pc) {
+        match self.flow.successors(self.input.image, self.pc) {
             Successors::FallThrough if matches!(insn, Insn::LoadPacket { .. }) => self.materialize(ALL),
             Successors::Call => self.materialize(ALL),
             Successors::FallThrough | Successors::Exit => {}
@@ -472,27 +495,5 @@ impl Translator<'_> {
     fn store_cx(&mut self, value: Value, off: impl Into<Offset32>) {
         let cx = self.cx;
         self.b.ins().store(trusted(), value, cx, off);
-    }
-
-    /// Marks what follows for a listing.
-    fn mark_here(&mut self) {
-        if self.input.listing {
-            let point = self.b.ins().sequence_point();
-            self.mark(point);
-        }
-    }
-
-    /// Marks a sequence point for a listing.
-    fn mark(&mut self, inst: Inst) {
-        if self.input.listing {
-            self.b.func.debug_tags.set(inst, [DebugTag::User(self.pc)]);
-        }
-    }
-
-    /// Numbers a place that may trap.
-    fn site(&mut self, kind: SiteKind) -> TrapCode {
-        let code = (self.sites.len() % CODES) as u8 + 1;
-        self.sites.push(Site { pc: self.pc, kind });
-        TrapCode::unwrap_user(code)
     }
 }

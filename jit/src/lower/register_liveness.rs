@@ -54,8 +54,7 @@ impl Known<'_> {
         let mut others = self.summary.others.lock().unwrap_or_else(PoisonError::into_inner);
         *others.entry(function).or_insert_with(|| {
             let mut flow = Flow::default();
-            let start = self.image.functions()[function as usize].start;
-            if !flow.build(self.image, function, start, false, u32::MAX) {
+            if !flow.build_plain(self.image, function, false) {
                 return true;
             }
             flow.liveness(self.image, self);
@@ -93,8 +92,7 @@ impl RegisterLiveness {
             // Callees mostly lie after their callers.
             for index in (0..called_later.len()).rev() {
                 let function = self.first + index as u32;
-                let reads = if flow.build(image, function, image.functions()[function as usize].start, false, u32::MAX)
-                {
+                let reads = if flow.build_plain(image, function, false) {
                     flow.liveness(image, &self.of(image, options));
                     flow.live(flow.entry())
                 } else {

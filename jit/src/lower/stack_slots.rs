@@ -264,6 +264,11 @@ impl Word {
     }
 }
 
+/// Whether an instruction accesses the frame or copies r10.
+pub(super) fn uses_frame(insn: Insn) -> bool {
+    !matches!(frame_use(insn), Use::None)
+}
+
 fn frame_use(insn: Insn) -> Use {
     match insn {
         Insn::Store { src: Operand::Reg(Reg::FP), .. }

@@ -123,6 +123,6 @@ impl Translator<'_> {
 }
 
 /// The registers of a set, but r10.
-fn members(regs: Regs) -> impl Iterator<Item = usize> {
+pub(super) fn members(regs: Regs) -> impl Iterator<Item = usize> {
     (0..10).filter(move |reg| regs & 1 << reg != 0)
 }

@@ -198,6 +198,15 @@ pub struct Site {
     pub pc: u32,
     /// What it does there.
     pub kind: SiteKind,
+    /// Flat pc of the call in whose place the instruction's function is inlined.
+    pub inlined_at: Option<u32>,
+}
+
+impl Site {
+    /// Of an instruction that is not inlined.
+    pub fn new(pc: u32, kind: SiteKind) -> Site {
+        Site { pc, kind, inlined_at: None }
+    }
 }
 
 /// Why generated code may trap at a [`Site`].

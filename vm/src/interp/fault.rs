@@ -22,23 +22,23 @@ impl Machine {
         let tier = self.native.running();
         let context = tier.native.context();
         let (exit_pc, exit_fp, failure) = (context.exit_pc, context.exit_fp, context.failure.take());
-        let (trap, pc, fp) = match abort {
-            Abort::Trap(trap) => (trap, exit_pc, exit_fp),
+        let (trap, pc, fp, inlined_at) = match abort {
+            Abort::Trap(trap) => (trap, exit_pc, exit_fp, None),
             Abort::Fault(fault) if fault.in_c != 0 => {
                 let name = image.hosts()[fault.in_c as usize - 1].name();
                 image.arena().poison();
-                (fault.in_function(name), exit_pc, exit_fp)
+                (fault.in_function(name), exit_pc, exit_fp, None)
             }
             Abort::Fault(fault) => {
                 let site = self.site_of(&fault);
-                (self.trap_at(image, &fault, site, failure), site.pc, fault.frame)
+                (self.trap_at(image, &fault, site, failure), site.pc, fault.frame, site.inlined_at)
             }
         };
         if trap.location().is_some() {
             return trap;
         }
         let tier = self.native.running();
-        tier.waiting.push(NativeActivation { base: tier.current, fp });
+        tier.waiting.push(NativeActivation { base: tier.current, fp, inlined_at });
         let backtrace = self.backtrace(image);
         self.native.running().waiting.pop();
         trap.at(image.location(pc as usize), backtrace)
@@ -54,7 +54,7 @@ impl Machine {
             let kind = site.map_or(SiteKind::Call, |site| site.kind);
             let caller = tier.native.callers(fault.frame).into_iter().find(known);
             let entry = if tier.current.site < insns { tier.current.site as u32 } else { 0 };
-            site = Some(Site { pc: caller.map_or(entry, |site| site.pc), kind });
+            site = Some(Site::new(caller.map_or(entry, |site| site.pc), kind));
         }
         site.expect("one of them")
     }
@@ -141,6 +141,7 @@ impl Machine {
             for activation in tier.waiting.iter().rev() {
                 let base = activation.base;
                 sites.extend(self.frames[base.frames..end].iter().rev().map(Frame::site));
+                sites.extend(activation.inlined_at.map(|site| site as usize));
                 sites.extend(tier.native.callers(activation.fp).iter().map(|site| site.pc as usize));
                 sites.push(base.site);
                 end = base.frames;

@@ -303,7 +303,7 @@ impl Machine {
         if counts {
             self.remaining = context.remaining;
         }
-        tier.waiting.push(NativeActivation { base, fp });
+        tier.waiting.push(NativeActivation { base, fp, inlined_at: None });
         self.running = Running::No;
         self.s.runtime.view.sync();
         let result = work(self);

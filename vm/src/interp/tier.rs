@@ -123,6 +123,8 @@ pub(super) struct NativeActivation {
     pub(super) base: Base,
     /// Frame pointer of the native function that called.
     pub(super) fp: u64,
+    /// pc of the call in whose place that runs an inlined function, which has no native frame.
+    pub(super) inlined_at: Option<u32>,
 }
 
 impl NativeTier {

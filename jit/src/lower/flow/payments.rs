@@ -73,11 +73,11 @@ impl Flow {
                 }
                 nth += 1;
             });
-            let weight = count(image, self.range(block));
+            let (longest, weight) = self.count(image, self.range(block));
             let ahead = if nth == 0 { 0 } else { likely.1 };
             finished[block as usize] = true;
             kinds[block as usize] = likely.0;
-            payments.most[block as usize] = weight + most;
+            payments.most[block as usize] = longest + most;
             payments.ahead[block as usize] = weight + ahead;
         }
     }
@@ -88,7 +88,7 @@ impl Flow {
         if self.header(block) || self.preds(block) > 1 {
             payments.owed[at] = -i64::from(payments.ahead[at]);
         }
-        let owed = payments.owed[at] + i64::from(count(image, self.range(block)));
+        let owed = payments.owed[at] + i64::from(self.count(image, self.range(block)).1);
         let due = match self.nth_next(block, payments.likely[at] as usize) {
             None => owed,
             Some(next) if self.takes_over(next) => 0,
@@ -100,6 +100,15 @@ impl Flow {
                 payments.owed[next as usize] = owed - due;
             }
         });
+    }
+
+    /// Instructions that these slots execute: at most, and with the likely paths of inlined callees. Those pay the difference themselves.
+    fn count(&self, image: &Image, pcs: std::ops::Range<u32>) -> (u32, u32) {
+        let insns = &image.insns()[pcs.start as usize..pcs.end as usize];
+        let own = insns.iter().filter(|insn| !matches!(insn, Insn::LoadImmHi { .. })).count() as u32;
+        let first = self.inlined.partition_point(|call| call.pc < pcs.start);
+        let calls = self.inlined[first..].iter().take_while(|call| call.pc < pcs.end);
+        calls.fold((own, own), |(most, ahead), call| (most + call.most, ahead + call.ahead))
     }
 
     /// Whether a block starts with what its only predecessor owes.
@@ -124,7 +133,7 @@ impl Flow {
 
     /// What a block owes before a flat pc in it.
     pub(crate) fn owed_after(&self, image: &Image, block: u32, pc: u32) -> i64 {
-        self.payments.owed[block as usize] + i64::from(count(image, self.range(block).start..pc))
+        self.payments.owed[block as usize] + i64::from(self.count(image, self.range(block).start..pc).1)
     }
 
     /// Instructions from the start of a block to the next header, at most.
@@ -149,10 +158,4 @@ impl Payments {
             sums.resize(blocks, 0);
         }
     }
-}
-
-/// Instructions among these slots.
-fn count(image: &Image, pcs: std::ops::Range<u32>) -> u32 {
-    let insns = &image.insns()[pcs.start as usize..pcs.end as usize];
-    insns.iter().filter(|insn| !matches!(insn, Insn::LoadImmHi { .. })).count() as u32
 }

@@ -55,7 +55,7 @@ fn sites(func: &Function) -> Vec<Site> {
         let number = flags.trap_code().and_then(|code| code.as_raw().get().checked_sub(1))?;
         let write = func.dfg.insts[inst].opcode().can_store();
         let kind = SiteKind::Access { base: Reg::R1, off: 0, size: Size::B, write, lead: 0 };
-        Some((usize::from(number), Site { pc: func.srcloc(inst).bits(), kind }))
+        Some((usize::from(number), Site::new(func.srcloc(inst).bits(), kind)))
     };
     let mut sites = Vec::new();
     for (number, site) in insts.filter_map(site).filter(|(number, _)| *number < CODES) {
@@ -82,7 +82,7 @@ fn after(row: &Row, head: &[&str], text: &str) -> (usize, String) {
     }
     let mut sites = sites(&context.func);
     if says("; shared") {
-        sites.resize(CODES + 1, Site { pc: u32::MAX, kind: SiteKind::Call });
+        sites.resize(CODES + 1, Site::new(u32::MAX, SiteKind::Call));
     }
     let (context, analysis) = (&mut context, &mut analysis);
     let changes =

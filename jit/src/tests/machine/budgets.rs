@@ -51,7 +51,7 @@ fn outcomes(rig: &Rig, backend: Backend) -> Vec<String> {
 }
 
 /// The rig for a program whose function has this name.
-fn rig(name: &str, text: &str) -> Rig {
+pub(super) fn named(name: &str, text: &str) -> Rig {
     let mut program = program(text);
     program.functions[0].name = name.into();
     let rig = Rig::of(vec![program]);
@@ -59,8 +59,8 @@ fn rig(name: &str, text: &str) -> Rig {
 }
 
 #[track_caller]
-fn agree(text: &str, options: &[Options]) {
-    let rig = rig("f0", text);
+pub(super) fn agree_with_each_budget(text: &str, options: &[Options]) {
+    let rig = named("f0", text);
     let expected = outcomes(&rig, Backend::Interpreter);
     for options in options {
         assert_eq!(outcomes(&rig, Backend::Compiled(*options)), expected, "{options:?}\n{text}");
@@ -94,7 +94,7 @@ fn loops_end_where_the_budget_does() {
                 "{first}\nr4 = {to} ll\nr0 = 0\nagain: {body}\n*(u64 *)(r1 + 8) = r0\n{adds}3 += {step}\n{end}
                  left: *(u64 *)(r1 + 0) = r3\nexit"
             );
-            agree(&text, &[FUEL]);
+            agree_with_each_budget(&text, &[FUEL]);
         }
     }
 }
@@ -105,13 +105,13 @@ fn nests_and_other_modes_count_alike() {
                 *(u64 *)(r1 + 0) = r0\nr6 += 1\nif r6 != 7 goto outer\nr2 = 8\ndown: r0 ^= r2\nr2 += -2\nif r2 != 0 goto down\nexit";
     let modes = [Memory::Sandbox, Memory::Strict].map(|memory| Options { memory, ..FUEL });
     let none = Options { opt: OptLevel::None, ..FUEL };
-    agree(text, &[modes[0], modes[1], none, Options { keep_registers: true, ..FUEL }]);
+    agree_with_each_budget(text, &[modes[0], modes[1], none, Options { keep_registers: true, ..FUEL }]);
 }
 
 #[test]
 fn a_payment_that_is_lost_is_found() {
     let text =
         "r0 = 0\nr3 = 9\nagain: r0 += r3\nif r0 & 1 goto odd\nr0 += 5\nodd: r3 -= 1\nif r3 != 0 goto again\nexit";
-    let rig = rig(&format!("__fault_{MUTANT}"), text);
+    let rig = named(&format!("__fault_{MUTANT}"), text);
     assert_ne!(outcomes(&rig, Backend::Compiled(FUEL)), outcomes(&rig, Backend::Interpreter));
 }

@@ -7,6 +7,7 @@ mod budgets;
 mod calls;
 mod first_tier;
 mod for_each;
+mod inlining;
 mod intrinsics;
 mod iter_num;
 mod merged;

@@ -77,7 +77,7 @@ impl Merging<'_> {
         let first = usize::from(code.as_raw().get()) - 1;
         let sharing = self.sites.iter().skip(first).step_by(CODES);
         let site = *sharing.min_by_key(|site| site.pc.abs_diff(pc))?;
-        let code = self.new_site(Site { pc: site.pc, kind: leading(site.kind, lead)? });
+        let code = self.new_site(Site::new(site.pc, leading(site.kind, lead)?));
         Some(flags.with_trap_code(Some(code)))
     }
 
@@ -98,7 +98,7 @@ impl Merging<'_> {
             if !taken(self.sites) {
                 break;
             }
-            self.sites.push(Site { pc: u32::MAX, kind: SiteKind::Call });
+            self.sites.push(Site::new(u32::MAX, SiteKind::Call));
         }
         let code = (self.sites.len() % CODES) as u8 + 1;
         self.sites.push(site);
