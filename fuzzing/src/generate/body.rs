@@ -55,6 +55,8 @@ pub(super) const LOWEST_SLOT: i16 = -512;
 
 /// Functions that a program can have: what a kernel allows to be active at a time.
 const FUNCTIONS: usize = 8;
+/// Slots of a leaf, about.
+const LEAF_SLOTS: usize = 20;
 /// Branches on unknown numbers: each may double what a checker has to walk.
 const BRANCHES: usize = 8;
 /// Blocks inside each other.
@@ -77,6 +79,8 @@ pub(super) struct Generator<'g, 'c> {
     /// The function being written, and how many there are.
     pub(super) function: usize,
     pub(super) functions: usize,
+    /// Whether the last one is short, calls nothing, and makes no use of its frame: what the compiler inlines.
+    pub(super) leaf: bool,
     /// Arguments that each takes.
     pub(super) arity: [usize; FUNCTIONS],
     /// Where functions are called, and where their addresses are loaded.
@@ -106,6 +110,7 @@ impl Case {
         let tails = choices.pick(&[0, 0, 0, 0, 0, 0, 1, TAILS]);
         let mut arity = [0; FUNCTIONS];
         arity[..functions].iter_mut().for_each(|arity| *arity = choices.below(6));
+        let leaf = functions > 1 && choices.once_in(2);
         self.main.clear();
         let mut generator = Generator {
             choices,
@@ -119,6 +124,7 @@ impl Case {
             branches: BRANCHES,
             function: 0,
             functions,
+            leaf,
             arity,
             calls: Vec::new(),
             addresses: Vec::new(),
@@ -241,7 +247,10 @@ impl Generator<'_, '_> {
         (self.function, self.context) = (function, false);
         self.regs = Regs::EMPTY;
         (1..=self.arity[function]).for_each(|index| self.set(reg(index), Kind::Number));
-        let words = self.choices.below(4);
+        let (words, slots) = match self.in_leaf() {
+            true => (0, self.choices.below(LEAF_SLOTS)),
+            false => (self.choices.below(4), slots),
+        };
         self.fill_words(words);
         self.block(slots.saturating_sub(self.code.len() - first + LAST));
         self.call_next();
@@ -255,6 +264,11 @@ impl Generator<'_, '_> {
             self.emit(Insn::Alu { width: Width::W64, op: AluOp::And, dst: Reg::R0, src: Operand::Imm(imm) });
         }
         self.emit(Insn::Exit);
+    }
+
+    /// Whether the function being written is a leaf.
+    pub(super) fn in_leaf(&self) -> bool {
+        self.leaf && self.function + 1 == self.functions
     }
 
     /// Calls the next function unless it has a caller already: the kernel refuses a function without a caller.

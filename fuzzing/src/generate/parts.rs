@@ -19,6 +19,9 @@ const TAIL_CALL: i32 = 12;
 const ROOM: usize = 10;
 const LARGE: usize = 23;
 
+/// Calls of functions that a program with a leaf has, about.
+const MOST_CALLS: usize = 12;
+
 /// Where an access goes: base, the offsets it may have, whether it must be aligned, and for atomics may be at all.
 struct AccessWindow {
     base: Reg,
@@ -33,6 +36,9 @@ struct AccessWindow {
 impl Generator<'_, '_> {
     /// One thing more.
     pub(super) fn item(&mut self) {
+        if self.in_leaf() {
+            return self.leaf_item();
+        }
         // Most things that take many slots are left out where there is no room for them.
         let full = self.code.len() + ROOM > self.end && !self.choices.once_in(4);
         match self.choices.below(if full { LARGE } else { 34 }) {
@@ -51,8 +57,22 @@ impl Generator<'_, '_> {
             27..29 => self.repeat(),
             29 if self.indirect_once_in(3) => self.call_back(),
             29 => self.call_any(),
+            30 if self.leaf => self.call_any(),
             30..32 => self.call_helper(),
             _ => self.word_in_bytes(),
+        }
+    }
+
+    /// One thing more in a leaf.
+    fn leaf_item(&mut self) {
+        match self.choices.below(12) {
+            0 => self.endian(),
+            1 => self.constant(),
+            2..4 => self.load(),
+            4 => self.store(),
+            5 => self.atomic(),
+            6..8 => self.branch(),
+            _ => self.arithmetic(),
         }
     }
 
@@ -272,6 +292,9 @@ impl Generator<'_, '_> {
 
     fn call_any(&mut self) {
         let later = self.functions - self.function - 1;
+        if self.leaf && later > 0 && self.calls.len() < MOST_CALLS && self.choices.once_in(2) {
+            return self.call_local(self.functions - 1);
+        }
         if later == 0 || self.loops > 0 || self.calls.len() + self.addresses.len() > self.functions + 1 {
             return self.arithmetic();
         }

@@ -10,7 +10,7 @@ use twinbpf_isa::Reg;
 use super::Translator;
 use super::effects::{KEPT, Regs, bit};
 use super::flow::InlinedCall;
-use super::inlining::{CALLEE_REGISTERS, NO_POISON};
+use super::inlining::CALLEE_REGISTERS;
 use super::subregisters::members;
 
 /// Where the translator is while it lowers a callee.
@@ -43,9 +43,6 @@ impl Translator<'_> {
         kept.into_iter().for_each(|(reg, value)| self.def_reg(reg, value));
         self.callee_frame = Some(frame);
         self.set(Reg::R0, value);
-        if self.input.mutant == NO_POISON {
-            return false;
-        }
         self.after_call()
     }
 

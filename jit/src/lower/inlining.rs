@@ -29,10 +29,9 @@ const MAX_INSNS: u32 = 24;
 const MAX_GROWTH: u32 = 1024;
 
 /// Mutants of inlining, by name.
-pub const MUTANTS: [&str; 3] = [CALLEE_REGISTERS, UNPAID, NO_POISON];
+pub const MUTANTS: [&str; 2] = [CALLEE_REGISTERS, UNPAID];
 pub(super) const CALLEE_REGISTERS: &str = "inlined_callees_keep_r6_to_r9";
-pub(super) const UNPAID: &str = "inlined_callees_cost_nothing";
-pub(super) const NO_POISON: &str = "inlined_callees_leave_r1_to_r5";
+const UNPAID: &str = "inlined_callees_cost_nothing";
 
 /// What of a function is inlined. Reused from function to function.
 #[derive(Debug, Default)]
