@@ -110,7 +110,8 @@ impl Case {
         let tails = choices.pick(&[0, 0, 0, 0, 0, 0, 1, TAILS]);
         let mut arity = [0; FUNCTIONS];
         arity[..functions].iter_mut().for_each(|arity| *arity = choices.below(6));
-        let leaf = functions > 1 && choices.once_in(2);
+        // Nothing calls the first one, so its number of arguments is a choice that is free.
+        let leaf = functions > 1 && arity[0] % 2 == 0;
         self.main.clear();
         let mut generator = Generator {
             choices,
