@@ -13,10 +13,12 @@ use super::{Activation, Interrupt, Runtime};
 use crate::recover::{self, Abort, Ended, EntryGate, Idle, NativeStack, Owner};
 use crate::trap::Trap;
 
+/// Nested activations of a machine; deeper calls are interpreted. Unlike calls inside compiled code, each takes native stack of its own.
+pub(crate) const MAX_ACTIVATIONS: usize = 64;
 /// The lowest part of the stack: for one large frame that begins right above [`Context::native_limit`], for what takes the
 /// machine from generated code to the interpreter and back a bounded number of times, each with a second frame of the function that
 /// goes on in other code, and for a host function.
-const FLOOR: usize = MAX_FRAME as usize + (960 << 10) + HOST_STACK;
+const FLOOR: usize = MAX_FRAME as usize + (960 << 10) + MAX_ACTIVATIONS * recover::CLEARANCE + HOST_STACK;
 /// The highest part: for large frames, and for host functions that call back. Between both each call that may be has its
 /// [`CALL_FRAME`]. What is not used costs addresses only.
 const SHARED: usize = 4 << 20;

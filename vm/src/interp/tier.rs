@@ -4,12 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::host::native::Native;
-use crate::host::native_runtime::{EntryPoint, NativeRuntime, Setup};
+use crate::host::native_runtime::{EntryPoint, MAX_ACTIVATIONS, NativeRuntime, Setup};
 use crate::ident::ProgramId;
 use crate::image::Image;
 
-/// Nested activations; deeper calls are interpreted. Unlike calls inside compiled code, each takes native stack of its own.
-const MAX_ACTIVATIONS: usize = 64;
 /// Instructions of the interpreter between two samples of where it loops.
 const SAMPLE_INSNS: i64 = 1 << 12;
 /// Calls between two samples of what it calls; a prime, so that a pattern of calls does not hide some.

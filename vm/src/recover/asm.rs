@@ -11,6 +11,8 @@
 use std::arch::global_asm;
 use std::num::NonZeroU64;
 
+use super::CLEARANCE;
+
 /// Fills in the [`RecoveryPoint`] that r10 points to, after a `push r12`.
 macro_rules! save {
     () => {
@@ -24,7 +26,8 @@ macro_rules! save {
 }
 
 // r10: record, which begins with a `RecoveryPoint` and continues with where rsp is to be; r11: code; rdi: cx; rsi: r10
-// of the program; rdx, rcx, r8, r9: its r1 to r4. Result: rax is r0, and rdx 0; or rdx is 1. `twinbpf_enter_again` continues on the stack it is called on.
+// of the program; rdx, rcx, r8, r9: its r1 to r4. Result: rax is r0, and rdx 0; or rdx is 1. `twinbpf_enter_again` continues on
+// the stack it is called on, further down.
 global_asm!(
     ".pushsection .text.twinbpf_recover,\"ax\",@progbits",
     ".balign 64",
@@ -34,7 +37,7 @@ global_asm!(
     "twinbpf_enter_again:",
     ".cfi_startproc",
     "mov [r10 + 48], rsp",
-    "sub qword ptr [r10 + 48], 8",
+    "sub qword ptr [r10 + 48], {distance}",
     "jmp twinbpf_enter",
     ".cfi_endproc",
     ".size twinbpf_enter_again, . - twinbpf_enter_again",
@@ -66,6 +69,7 @@ global_asm!(
     ".cfi_endproc",
     ".size twinbpf_enter, . - twinbpf_enter",
     ".popsection",
+    distance = const CLEARANCE + 8,
 );
 
 // r10: record; r11: function; rdx: six integers; rcx: eight doubles. A variadic function finds in al how many vector

@@ -80,6 +80,10 @@ use unsupported::{gate_stack, switch_stack};
 /// Whether generated code can be entered on this target.
 pub const AVAILABLE: bool = cfg!(all(target_arch = "x86_64", target_os = "linux"));
 
+/// Bytes of stack between a caller of generated code and that code, where both are on one stack. When the code has ended early, its
+/// frames are still read, to say who called whom, and what does that runs on the stack of the caller.
+pub(crate) const CLEARANCE: usize = 16 << 10;
+
 /// A signal that native code can end with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Signal {

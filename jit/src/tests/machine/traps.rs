@@ -76,6 +76,30 @@ fn endless_recursion() {
     assert!(rig.agree(0).contains("stack bytes exceeded"));
 }
 
+/// Functions that a callback has called, innermost first, whatever ran on their stack since.
+#[test]
+fn callers_inside_callbacks_are_told() {
+    let chain: String = (0..9)
+        .map(|index| format!("f{index}: *(u64 *)(r10 - 8) = {index}\n call f{}\n r0 += {index}\n exit\n", index + 1))
+        .collect();
+    for last in ["r0 = *(u64 *)(r10 - 8)\n r1 = 1\n r0 = *(u64 *)(r1 + 0)", "r1 = 0\n call extern(2)", "call extern(4)"]
+    {
+        let text = format!(
+            "r1 = func(f0) ll\n r2 = 5\n call extern(1)\n exit
+             {chain} f9: *(u64 *)(r10 - 8) = r1\n {last}\n r0 += 1\n exit"
+        );
+        let text = Rig::new(&text).agree(0);
+        assert_eq!(text.matches("called from").count(), 10, "{text}");
+    }
+    // Recursion until there is no room.
+    let text = "r1 = func(f) ll\n r2 = 5\n call extern(1)\n exit\n f: *(u64 *)(r10 - 8) = r1\n call f\n exit";
+    for max_depth in [3, 40] {
+        let rig = Rig { limits: Limits { max_depth, ..Limits::default() }, ..Rig::new(text) };
+        let text = rig.agree(0);
+        assert!(text.contains(&format!("one too many, the limit is {max_depth}")), "{text}");
+    }
+}
+
 #[test]
 fn recursion_through_pointers_and_callbacks() {
     let rig = Rig::new("call f\nexit\nf: r6 = func(f) ll\ncallx r6\nexit");
