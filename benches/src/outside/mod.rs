@@ -101,9 +101,13 @@ impl Outside {
 
     /// The same C as native code, compiled with these flags.
     pub fn native(&self, flags: &[&str]) -> Result<Runner, String> {
+        native::over(&self.source()?, flags)
+    }
+
+    fn source(&self) -> Result<native::Source, String> {
         match self.source {
-            Source::Written(it) => native::over(&it.source(), flags, &it.block()),
-            Source::ThirdParty(it) => it.native(flags),
+            Source::Written(it) => Ok(it.source()),
+            Source::ThirdParty(it) => it.source(),
             Source::Real(_) | Source::Selftest => Err("it needs maps and packets".to_owned()),
             Source::First(_) => Err("the bench `run` has it".to_owned()),
         }

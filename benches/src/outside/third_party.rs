@@ -9,8 +9,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use twinbpf::Object;
 
 use super::{FRAME, inputs};
-use crate::peers::Runner;
-use crate::peers::native::{self, clang};
+use crate::peers::native::Source;
 
 /// One of them.
 pub(super) struct ThirdParty {
@@ -66,15 +65,10 @@ impl ThirdParty {
         Object::open(self.name, bytes).map_err(|error| error.to_string())
     }
 
-    /// As native code.
-    pub(super) fn native(&self, flags: &[&str]) -> Result<Runner, String> {
-        let common = self.flags()?;
-        let flags: Vec<&str> = flags.iter().copied().chain(common.iter().map(String::as_str)).collect();
-        native::over(&self.wrapper(), &flags, &self.block())
-    }
-
-    fn wrapper(&self) -> PathBuf {
-        wrappers().join(format!("{}.c", self.name))
+    /// The wrapper.
+    pub(super) fn source(&self) -> Result<Source, String> {
+        let path = wrappers().join(format!("{}.c", self.name));
+        Ok(Source { path, flags: self.flags()?, block: self.block() })
     }
 
     /// Where headers are found: ours in place of the C library's, and the package's folder.
@@ -87,16 +81,10 @@ impl ThirdParty {
     }
 
     fn compile(&self) -> Result<Vec<u8>, String> {
-        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-        let path = folder.path().join("workload.o");
-        let mut command = Command::new(clang());
-        command.args(["-O2", "-g", "-target", "bpf", "-mcpu=v4", "-ffreestanding", "-fno-builtin", "-mllvm"]);
-        command.arg(format!("-bpf-stack-size={FRAME}")).args(self.flags()?).arg("-c").arg(self.wrapper());
-        let output = command.arg("-o").arg(&path).output().map_err(|error| format!("{}: {error}", clang()))?;
-        if !output.status.success() {
-            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
-        }
-        std::fs::read(&path).map_err(|error| error.to_string())
+        let frame = format!("-bpf-stack-size={FRAME}");
+        let flags =
+            ["-O2", "-g", "-target", "bpf", "-mcpu=v4", "-ffreestanding", "-fno-builtin", "-mllvm", &frame, "-c"];
+        std::fs::read(self.source()?.compile(&flags)?).map_err(|error| error.to_string())
     }
 }
 

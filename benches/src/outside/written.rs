@@ -1,10 +1,9 @@
 //! Workloads that are written from public specifications: `corpus/outside`.
 
-use std::path::PathBuf;
-
 use twinbpf::Object;
 
 use super::inputs::{self, WHOLE};
+use crate::peers::native::Source;
 use crate::workload::{corpus, corpus_object};
 
 /// One of them.
@@ -25,8 +24,9 @@ impl Written {
     }
 
     /// The C source.
-    pub(super) fn source(&self) -> PathBuf {
-        corpus().join(format!("outside/{}.bpf.c", self.name))
+    pub(super) fn source(&self) -> Source {
+        let path = corpus().join(format!("outside/{}.bpf.c", self.name));
+        Source { path, flags: Vec::new(), block: self.block() }
     }
 
     /// The object beside it.

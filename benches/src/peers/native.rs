@@ -2,11 +2,11 @@
 //! replace loops by calls of the C library.
 #![expect(unsafe_code, reason = "calls of the C library and of generated code")]
 
-use std::ffi::OsStr;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
 
 use libloading::Library;
+use tempfile::{NamedTempFile, TempPath};
 
 use super::Runner;
 use crate::workload::{Block, Workload, corpus};
@@ -28,35 +28,53 @@ pub fn available() -> bool {
     Command::new(clang()).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// A workload, compiled now.
-pub fn workload(workload: &Workload) -> Result<Runner, String> {
-    let source = corpus().join(format!("bench/{}.bpf.c", workload.name));
-    over(&source, FLAGS, &workload.block())
+/// C with a function `prog` over a block of memory.
+pub struct Source {
+    /// The C file.
+    pub path: PathBuf,
+    /// Options that it needs, whatever it is compiled for.
+    pub flags: Vec<String>,
+    /// The block of each run.
+    pub block: Vec<u8>,
 }
 
-/// Any source with a function `prog` over a block of memory, compiled now.
-pub fn over(source: &Path, flags: &[impl AsRef<OsStr>], block: &[u8]) -> Result<Runner, String> {
-    let library = compile(source, flags)?;
+impl Source {
+    /// That of a workload of `corpus/bench`.
+    pub fn of(workload: &Workload) -> Self {
+        let path = corpus().join(format!("bench/{}.bpf.c", workload.name));
+        Self { path, flags: Vec::new(), block: workload.block() }
+    }
+
+    /// What clang makes of it with these options too, as a file for as long as the caller has it.
+    pub fn compile(&self, flags: &[&str]) -> Result<TempPath, String> {
+        let made = NamedTempFile::new().map_err(|error| error.to_string())?.into_temp_path();
+        let mut command = Command::new(clang());
+        command.args(flags).args(&self.flags).arg("-o").arg(&made).arg(&self.path);
+        let output = command.output().map_err(|error| format!("{}: {error}", clang()))?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+        }
+        Ok(made)
+    }
+}
+
+/// A workload, compiled now.
+pub fn workload(workload: &Workload) -> Result<Runner, String> {
+    over(&Source::of(workload), FLAGS)
+}
+
+/// Any source, compiled now.
+pub fn over(source: &Source, flags: &[&str]) -> Result<Runner, String> {
+    let made = source.compile(&[flags, &["-fPIC", "-shared"]].concat())?;
+    // SAFETY: made from a workload's source just now, without constructors. It stays mapped when the file is gone.
+    let library = unsafe { Library::new(&*made) }.map_err(|error| error.to_string())?;
     // SAFETY: the source declares `prog` with this signature.
     let prog = unsafe { library.get::<unsafe extern "C" fn(*mut u8) -> u64>(b"prog") };
     let prog = *prog.map_err(|error| error.to_string())?;
-    let mut block = Block::new(block);
+    let mut block = Block::new(&source.block);
     Ok(Box::new(move || {
         let _loaded = &library;
         // SAFETY: the library is loaded, and the block is as long as `struct block`, which is all the workload touches.
         Ok(unsafe { prog(block.bytes().as_mut_ptr()) })
     }))
-}
-
-fn compile(source: &Path, flags: &[impl AsRef<OsStr>]) -> Result<Library, String> {
-    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let path = folder.path().join("workload.so");
-    let mut command = Command::new(clang());
-    command.args(flags).args(["-fPIC", "-shared", "-o"]).arg(&path).arg(source);
-    let output = command.output().map_err(|error| format!("{}: {error}", clang()))?;
-    if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
-    }
-    // SAFETY: made from a workload's source just now, without constructors. It stays mapped when the file is gone.
-    unsafe { Library::new(&path) }.map_err(|error| error.to_string())
 }
