@@ -121,11 +121,8 @@ fn promises(table: &Table) -> Promises {
     promises.at_most("sandboxed / native, geometric mean", mean(SANDBOX, NATIVE), 1.12, "");
     promises.at_most("sandboxed with fuel / native, geometric mean", mean(FUEL, NATIVE), 1.25, "");
     let column = |name: &str| table.column(name);
-    let worst = column(TRUSTED)
-        .zip(column(NATIVE))
-        .and_then(|(own, native)| table.ratios(own, native).into_iter().max_by(|a, b| a.1.total_cmp(&b.1)));
-    let what = worst.map_or(String::new(), |(workload, _)| format!(" ({workload})"));
-    promises.at_most(&format!("worst workload, trusted / native{what}"), worst.map(|(_, ratio)| ratio), 1.25, "");
+    let worst = column(TRUSTED).zip(column(NATIVE)).and_then(|(own, native)| table.worst_ratio(own, native));
+    promises.worst_at_most("worst workload, trusted / native", worst, 1.25);
     promises.at_least("solana-sbpf's interpreter / ours, geometric mean", mean(SBPF_INTERPRETER, INTERPRETER), 3.5, "");
     let mut slower = Vec::new();
     for (own, peers) in CLASSES {

@@ -14,6 +14,12 @@ impl Promises {
         self.add(what, figure, figure.map(|figure| figure <= most), &format!("<= {most}{unit}"), unit);
     }
 
+    /// The largest of many ratios, with its name, that must not be over `most`.
+    pub fn worst_at_most(&mut self, what: &str, worst: Option<(&str, f64)>, most: f64) {
+        let name = worst.map_or(String::new(), |(name, _)| format!(" ({name})"));
+        self.at_most(&format!("{what}{name}"), worst.map(|(_, ratio)| ratio), most, "");
+    }
+
     /// A figure that must not be under `least`.
     pub fn at_least(&mut self, what: &str, figure: Option<f64>, least: f64, unit: &str) {
         self.add(what, figure, figure.map(|figure| figure >= least), &format!(">= {least}{unit}"), unit);

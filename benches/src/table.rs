@@ -62,6 +62,11 @@ impl Table {
         (!ratios.is_empty()).then(|| (sum / ratios.len() as f64).exp())
     }
 
+    /// The largest of [`ratios`](Self::ratios) with its row.
+    pub fn worst_ratio(&self, column: usize, base: usize) -> Option<(&str, f64)> {
+        self.ratios(column, base).into_iter().max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
     /// Prints the table, means last, then who was left out.
     pub fn print(&self) {
         let cells = self.cells();
