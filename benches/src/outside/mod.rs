@@ -6,7 +6,7 @@
 use twinbpf::{Engine, Object, PassSet};
 
 use crate::peers::twinbpf::{Mode, instantiate_in};
-use crate::peers::{Runner, native};
+use crate::peers::{Runner, native, wasmtime};
 use crate::workload::{WORKLOADS, Workload, corpus_object};
 
 mod inputs;
@@ -94,7 +94,7 @@ impl Outside {
         }
     }
 
-    /// Whether it can be native code, too.
+    /// Whether it can be compiled for other machines, too.
     pub fn is_plain_c(&self) -> bool {
         !matches!(self.source, Source::Real(_) | Source::Selftest | Source::First(_))
     }
@@ -102,6 +102,11 @@ impl Outside {
     /// The same C as native code, compiled with these flags.
     pub fn native(&self, flags: &[&str]) -> Result<Runner, String> {
         native::over(&self.source()?, flags)
+    }
+
+    /// The same C as WebAssembly, with an instruction budget or without.
+    pub fn wasm(&self, fuel: bool) -> Result<Runner, String> {
+        wasmtime::over(&self.source()?, fuel)
     }
 
     fn source(&self) -> Result<native::Source, String> {

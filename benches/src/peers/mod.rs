@@ -9,6 +9,7 @@ pub mod native;
 pub mod rbpf;
 pub mod sbpf;
 pub mod twinbpf;
+pub mod wasmtime;
 
 /// A backend that is ready to run one program repeatedly. Every closure that runs a program is one.
 pub trait Run {
