@@ -8,16 +8,35 @@ use twinbpf_benches::outside::Outside;
 use twinbpf_benches::peers::twinbpf::Mode;
 use twinbpf_benches::peers::{Make, native, wasmtime};
 use twinbpf_benches::performance;
+use twinbpf_benches::promise::Promises;
 use twinbpf_benches::sets::{dropped, reported, selection};
 use twinbpf_benches::table::Table;
 
 const NATIVE: &str = "native";
 const UNBOUND: &str = "clang -O2";
+const TRUSTED: &str = "trusted";
+const SANDBOX: &str = "jit";
+const FUEL: &str = "jit+fuel";
+const WASM: &str = "wasmtime";
+const WASM_FUEL: &str = "wasmtime+fuel";
+
 /// Ours, in the order of the columns.
 const OURS: &[(&str, Mode)] =
-    &[("trusted", Mode::Trusted), ("jit", Mode::Sandbox), ("jit+fuel", Mode::Fuel), ("none", Mode::Plain)];
+    &[(TRUSTED, Mode::Trusted), (SANDBOX, Mode::Sandbox), (FUEL, Mode::Fuel), ("none", Mode::Plain)];
 /// WebAssembly, each with or without a budget.
-const WASMS: &[(&str, bool)] = &[("wasmtime", false), ("wasmtime+fuel", true)];
+const WASMS: &[(&str, bool)] = &[(WASM, false), (WASM_FUEL, true)];
+
+/// How long one column may take compared with another: the geometric mean of the workloads, and the worst of them.
+const PROMISED: &[(&str, &str, f64, Option<f64>)] = &[
+    (TRUSTED, NATIVE, 1.05, Some(1.35)),
+    (SANDBOX, NATIVE, 1.12, Some(1.5)),
+    (SANDBOX, TRUSTED, 1.05, None),
+    (SANDBOX, WASM, 1.05, None),
+    (FUEL, NATIVE, 1.22, Some(1.7)),
+    (FUEL, WASM_FUEL, 1.0, None),
+];
+/// Share of the workloads on which the sandbox must be faster than wasmtime's.
+const FASTER: f64 = 0.5;
 
 /// What the columns mean, for the documentation.
 const LEGEND: &str = "\
@@ -54,15 +73,17 @@ fn main() {
     dropped().iter().for_each(|(name, reason)| println!("{name} dropped: {reason}"));
     let tables = [run("outside", &columns, plain), run("with packets", &ours.collect::<Vec<_>>(), real)];
     let [Some(plain), Some(real)] = tables else { return };
-    let means = means(&plain);
+    let (promises, means) = (promises(&plain), means(&plain));
+    promises.print();
     println!("\n{means}");
     if tuning {
         return;
     }
     let base = columns[0];
     let body = format!(
-        "Workloads by which nothing was chosen (the report set of `benches/sets.toml`). Times of {base} in nanoseconds, all \
-         others as multiples of it.\n\n{}\n\n{LEGEND}\n\n{means}\n\nReal programs with packets:\n\n{}",
+        "{}\nWorkloads by which nothing was chosen (the report set of `benches/sets.toml`). Times of {base} in nanoseconds, \
+         all others as multiples of it.\n\n{}\n\n{LEGEND}\n\n{means}\n\nReal programs with packets:\n\n{}",
+        promises.markdown(),
         plain.markdown().trim_end(),
         real.markdown()
     );
@@ -83,6 +104,27 @@ fn case(subject: Outside, with_native: bool, wasms: &[(&'static str, bool)]) -> 
         expected: subject.expected(),
         machines: natives.chain(ours).chain(wasms).collect(),
     }
+}
+
+fn promises(table: &Table) -> Promises {
+    let mut promises = Promises::default();
+    let columns = |own, base| Some((table.column(own)?, table.column(base)?));
+    for (own, base, mean, worst) in PROMISED {
+        let both = columns(own, base);
+        let figure = both.and_then(|(own, base)| table.mean_ratio(own, base));
+        promises.at_most(&format!("{own} / {base}, geometric mean"), figure, *mean, "");
+        if let Some(most) = worst {
+            let figure = both.and_then(|(own, base)| table.worst_ratio(own, base));
+            promises.worst_at_most(&format!("{own} / {base}, worst workload"), figure, *most);
+        }
+    }
+    let share = columns(SANDBOX, WASM).and_then(|(own, base)| {
+        let ratios = table.ratios(own, base);
+        let faster = ratios.iter().filter(|(_, ratio)| *ratio < 1.0).count();
+        (!ratios.is_empty()).then(|| faster as f64 / ratios.len() as f64)
+    });
+    promises.at_least(&format!("share of workloads on which {SANDBOX} is faster than {WASM}"), share, FASTER, "");
+    promises
 }
 
 /// Geometric means of our columns and of wasmtime's over both native ones.
