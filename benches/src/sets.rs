@@ -2,7 +2,7 @@
 //!
 //! A workload is in the selection if FNV-1a of its name, 64 bits, is a multiple of three, so that the division does not depend on
 //! measurements. Constants, superinstructions and passes are chosen by [`selection`] alone. [`reported`] is for the one bench
-//! that reports; `tests/tidy.rs` refuses it in any other.
+//! that reports, and so is [`sealed`], which is in none of both; `tests/tidy.rs` refuses them in any other.
 
 use std::sync::LazyLock;
 
@@ -21,6 +21,11 @@ pub fn selection() -> Vec<Outside> {
 /// The workloads that are only reported.
 pub fn reported() -> Vec<Outside> {
     set("report")
+}
+
+/// The workloads that no engineer of the optimiser has seen.
+pub fn sealed() -> Vec<Outside> {
+    set("sealed")
 }
 
 /// The first set, of `corpus/bench`, which the optimiser was written for.
@@ -55,11 +60,23 @@ mod tests {
         let (selection, report) = (names("selection"), names("report"));
         let dropped: Vec<String> = dropped().into_iter().map(|(name, _)| name).collect();
         let mut wanted = [Vec::new(), Vec::new()];
-        for it in all().iter().filter(|it| !dropped.iter().any(|name| name == it.name)) {
+        let apart = [dropped, names("sealed")].concat();
+        for it in all().iter().filter(|it| !apart.iter().any(|name| name == it.name)) {
             wanted[usize::from(!fnv1a(it.name.as_bytes()).is_multiple_of(3))].push(it.name.to_owned());
         }
         wanted.iter_mut().for_each(|names| names.sort());
         assert_eq!([selection, report], wanted, "selection, then report, by name");
+    }
+
+    #[test]
+    fn a_sealed_name_is_in_no_other_set() {
+        let (names, others) = (names("sealed"), [names("selection"), names("report")].concat());
+        assert_eq!(names.len(), 10);
+        assert!(names.is_sorted_by(|a, b| a < b), "by name: {names:?}");
+        for name in names {
+            let is_other = others.contains(&name) || dropped().iter().any(|(other, _)| *other == name);
+            assert!(all().iter().any(|it| it.name == name && it.is_plain_c()) && !is_other, "{name}");
+        }
     }
 
     #[test]

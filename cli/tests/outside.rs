@@ -43,8 +43,8 @@ impl Vector {
     }
 }
 
-/// From RFC 1950, the CRC catalogue, XXH64, RFC 1321, FIPS 180-4, RFC 7693, FIPS 197, RFC 8439, RFC 7748, RFC 4648, RFC 1951;
-/// numbers of queens and distances of words that textbooks have.
+/// From RFC 1950, the CRC catalogue, XXH64, RFC 1321, FIPS 180-4, RFC 7693, FIPS 197, RFC 8439, RFC 7748, RFC 4648, RFC 1951,
+/// FIPS 202, ISO/IEC 18004; numbers of queens, distances of words and transforms that textbooks have.
 const VECTORS: &[Vector] = &[
     Vector::new("adler32", b"Wikipedia", 0x11e6_0398),
     Vector::new("crc32", b"123456789", 0xcbf4_3926),
@@ -88,6 +88,30 @@ const VECTORS: &[Vector] = &[
     Vector::counted("nqueens", 6, b"", 4),
     Vector::counted("nqueens", 8, b"", 92),
     Vector::new("shunting", b"-(4-10)*2+7%4\n", 15),
+    Vector::new("sha3", b"", 0xa7ff_c6f8_bf1e_d766),
+    Vector::new("sha3", b"abc", 0x3a98_5da7_4fe2_25b2),
+    // The row without a byte has a zero, and is the fifth.
+    Vector::new("bwt", b"banana", fnv1a(b"annb\0aa") ^ 4),
+    // The check bytes of the QR code 1-M of "HELLO WORLD".
+    Vector::counted(
+        "reedsolomon",
+        1,
+        b"\x0a\x10\x20\x5b\x0b\x78\xd1\x72\xdc\x4d\x43\x40\xec\x11\xec\x11\xec\x11",
+        fnv1a(&[196, 35, 39, 119, 235, 215, 231, 226, 93, 23]),
+    ),
+    // "she" and "he" at 3, "hers" at 5.
+    Vector::new(
+        "ahocorasick",
+        b"he\0she\0his\0hers\0\0ushers",
+        (((3 << 16 | 2) * 31 + (3 << 16 | 1)) * 31 + (5 << 16 | 4)) * 31 + 3,
+    ),
+    Vector::new("forth", b": answer 6 7 * . ; answer", 42),
+    Vector::new(
+        "forth",
+        b": all 6 3 and 8 or 1 xor . 1 2 3 rot . . . begin 1 until 5 5 = . 0 0= . ; all",
+        ((((11 * 31 + 1) * 31 + 3) * 31 + 2) * 31 + 0xffff_ffff) * 31 + 0xffff_ffff,
+    ),
+    Vector::counted("logformat", 1, b"", fnv1a(b"1970-01-01 00:00:00 kernel   pid=0 status=0 bytes=0\n")),
     Vector::counted("brainfuck", 10_000, b"++++++++[>+++++++++<-]>.>++++++++++[>++++++++++<-]>+++++.", fnv1a(b"Hi")),
 ];
 

@@ -262,3 +262,127 @@ pub(super) fn frames(input: &mut [u8]) {
         frame[port + 11] = [0x02, 0x12, 0x10, 0x18, 0x11][usize::from(frame[105] % 5)];
     }
 }
+
+/// Digits of big integers: many are the least or the greatest, where guesses of a quotient go wrong.
+pub(super) fn digits(input: &mut [u8]) {
+    for digit in input.chunks_exact_mut(4) {
+        match digit[0] & 7 {
+            0 | 1 => digit.fill(0),
+            2 => digit.fill(255),
+            3 => digit.copy_from_slice(&[0, 0, 0, 128]),
+            _ => {}
+        }
+    }
+}
+
+/// Words, then a text that has some of them.
+pub(super) fn sought(input: &mut [u8]) {
+    let text = prose(input, 12000);
+    let words = WORDS.iter().filter(|word| word.bytes().all(|byte| byte.is_ascii_alphabetic()));
+    let mut all: Vec<u8> = Vec::new();
+    for word in words.chain(&["he", "she", "his", "hers", "ing", "er", "ee"]) {
+        all.extend(word.bytes());
+        all.push(0);
+    }
+    all.push(0);
+    all.extend(text);
+    put(input, &all);
+}
+
+/// Data bytes, after how many of them make a word, and how many check bytes.
+pub(super) fn messages(input: &mut [u8]) {
+    input[..2].copy_from_slice(&[32, 223]);
+}
+
+/// A program in Forth: divisors, lengths of sequences, primes, a sum that calls itself.
+const FORTH: &str = "
+: gcd begin dup while swap over mod repeat drop ;
+: gcds 200 1 do 3600 i gcd . loop ;
+: next dup 2 mod if 3 * 1 + else 2 / then ;
+: steps 0 swap begin dup 1 > while next swap 1 + swap repeat drop ;
+: lengths 40 1 do i steps . loop ;
+: mark 500 0 do 1 i ! loop ;
+: strike dup dup * begin dup 500 < while 0 over ! over + repeat drop ;
+: sieve mark 2 begin dup dup * 500 < while dup @ if strike then 1 + repeat drop ;
+: primes sieve 500 2 do i @ if i . then loop ;
+: fib dup 2 < if else dup 1 - fib swap 2 - fib + then ;
+: fibs 13 0 do i fib . loop ;
+gcds lengths primes fibs
+";
+
+/// The text of a program.
+pub(super) fn forth(input: &mut [u8]) {
+    put(input, FORTH.as_bytes());
+}
+
+/// Times and numbers of all lengths.
+pub(super) fn records(input: &mut [u8]) {
+    for record in input.chunks_exact_mut(32) {
+        for at in 1..6 {
+            let word = &mut record[4 * at..4 * at + 4];
+            let value = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+            word.copy_from_slice(&((value as i32) >> (value & 31)).to_le_bytes());
+        }
+    }
+}
+
+/// Certificates in slots of 512 bytes, each after its length; some are damaged.
+pub(super) fn certificates(input: &mut [u8]) {
+    let mut dice = Dice::new(input);
+    for slot in input.chunks_exact_mut(512) {
+        let mut message = certificate(&mut dice);
+        let len = message.len();
+        if dice.below(8) == 0 {
+            message[dice.below(len as u32) as usize] = dice.word() as u8;
+        }
+        slot[..2].copy_from_slice(&(len as u16).to_be_bytes());
+        slot[2..len + 2].copy_from_slice(&message);
+    }
+}
+
+/// A value after its tag and length.
+fn der(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let contents = parts.concat();
+    let len = match contents.len() {
+        len @ ..128 => vec![len as u8],
+        len @ ..256 => vec![0x81, len as u8],
+        len => vec![0x82, (len >> 8) as u8, len as u8],
+    };
+    [vec![tag], len, contents].concat()
+}
+
+fn bytes(dice: &mut Dice, count: usize) -> Vec<u8> {
+    (0..count).map(|_| dice.word() as u8).collect()
+}
+
+fn certificate(dice: &mut Dice) -> Vec<u8> {
+    const SEQUENCE: u8 = 0x30;
+    let algorithm = der(SEQUENCE, &[&der(6, &[b"\x2a\x86\x48\xce\x3d\x04\x03\x02"])]);
+    let key_kind =
+        der(SEQUENCE, &[&der(6, &[b"\x2a\x86\x48\xce\x3d\x02\x01"]), &der(6, &[b"\x2a\x86\x48\xce\x3d\x03\x01\x07"])]);
+    let version = der(0xa0, &[&der(2, &[b"\x02"])]);
+    let serial_len = 1 + dice.below(16) as usize;
+    let serial = der(2, &[&[1 + dice.below(127) as u8], &bytes(dice, serial_len)]);
+    let (issuer, subject) = (distinguished_name(dice), distinguished_name(dice));
+    let (start, end) = (1960 + dice.below(60), 2050 + dice.below(60));
+    let rest = format!("{:02}{:02}{:02}0000Z", 1 + dice.below(12), 1 + dice.below(28), dice.below(24));
+    let start = der(0x17, &[format!("{:02}{rest}", start % 100).as_bytes()]);
+    let end = der(0x18, &[format!("{end}{rest}").as_bytes()]);
+    let key = der(SEQUENCE, &[&key_kind, &der(3, &[&[0, 4], &bytes(dice, 64)])]);
+    let usage = der(SEQUENCE, &[&der(6, &[b"\x55\x1d\x0f"]), &der(1, &[b"\xff"]), &der(4, &[b"\x03\x02\x05\xa0"])]);
+    let extensions = der(0xa3, &[&der(SEQUENCE, &[&usage])]);
+    let validity = der(SEQUENCE, &[&start, &end]);
+    let parts = [&version[..], &serial, &algorithm, &issuer, &validity, &subject, &key, &extensions];
+    let signature = der(3, &[&[0], &bytes(dice, 64)]);
+    der(SEQUENCE, &[&der(SEQUENCE, &parts), &algorithm, &signature])
+}
+
+/// Country, organisation and name.
+fn distinguished_name(dice: &mut Dice) -> Vec<u8> {
+    let mut word = || WORDS[dice.below(WORDS.len() as u32) as usize].as_bytes();
+    let organisation = [word(), b" ", word()].concat();
+    let values: [(u8, u8, &[u8]); 3] = [(6, 0x13, b"DE"), (10, 0x13, &organisation), (3, 12, word())];
+    let parts =
+        values.map(|(kind, tag, text)| der(0x31, &[&der(0x30, &[&der(6, &[&[0x55, 4, kind]]), &der(tag, &[text])])]));
+    der(0x30, &[&parts[0], &parts[1], &parts[2]])
+}

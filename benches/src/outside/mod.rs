@@ -135,4 +135,8 @@ fn over(object: &Object, engine: &Engine, block: &[u8]) -> Result<Runner, String
 }
 
 #[cfg(test)]
+mod der_reference;
+#[cfg(test)]
+mod references;
+#[cfg(test)]
 mod tests;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::workload::{AREA, INPUT};
 
 const MODES: [Mode; 6] = [Mode::Interpreter, Mode::Fuel, Mode::Sandbox, Mode::Trusted, Mode::Plain, Mode::Auto];
 
@@ -37,6 +38,21 @@ fn expected_results_are_those_of_native_code() {
                 Ok(results) => wrong.push(format!("{} {results:#x?}", subject.name)),
                 Err(why) => wrong.push(format!("{}: {why}", subject.name)),
             }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn expected_results_are_those_of_second_implementations() {
+    let mut wrong = Vec::new();
+    for (name, reference) in references::REFERENCES {
+        let subject = written::WRITTEN.iter().find(|it| it.name == *name).expect("a workload");
+        let block = subject.block();
+        let len = u64::from_le_bytes(block[..8].try_into().expect("eight bytes"));
+        let result = reference(&block[INPUT..INPUT + AREA], len);
+        if result != subject.expected {
+            wrong.push(format!("{name} {result:#x} instead of {:#x}", subject.expected));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

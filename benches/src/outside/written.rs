@@ -13,7 +13,7 @@ pub(super) struct Written {
     /// Work of one run, in its own unit, or [`WHOLE`].
     len: u64,
     shape: fn(&mut [u8]),
-    /// What native code returns.
+    /// What native code returns, and a second implementation where there is one.
     pub(super) expected: u64,
 }
 
@@ -85,4 +85,14 @@ pub(super) const WRITTEN: &[Written] = &[
     written("firewall", 512, inputs::frames, 0xd59f_9ed6_85f0_21fa),
     written("sobel", 96, inputs::noise, 0xf9f6_a459_ba98_59a1),
     written("fir", 8192, inputs::noise, 0x74f5_05d3_efa0_642f),
+    written("sha3", 8192, inputs::noise, 0x6ffb_de31_979f_cef9),
+    written("bigdiv", 64, inputs::digits, 0xdd8e_9dd5_4d9f_71c2),
+    written("ahocorasick", WHOLE, inputs::sought, 0x915_5127_8c39_9275),
+    written("bwt", 1024, inputs::text, 0x63f6_1998_f916_3810),
+    written("rangecoder", 1024, inputs::text, 0x81cc_6f4f_a2c8_4983),
+    written("reedsolomon", 3, inputs::messages, 0x7332_a94a_0a1f_71f8),
+    written("kdtree", 512, inputs::noise, 0x4f12_7366_11d1_8896),
+    written("forth", WHOLE, inputs::forth, 0x5fee_48d2_649d_8c3f),
+    written("der", 64, inputs::certificates, 0x1839_0248_aedd_399d),
+    written("logformat", 200, inputs::records, 0xe992_0668_e902_9dff),
 ];
