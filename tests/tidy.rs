@@ -282,15 +282,20 @@ fn workloads_from_outside_are_divided_by_their_names() {
         let lines = text.lines().skip_while(|line| *line != format!("{array} = [")).skip(1);
         lines.take_while(|line| *line != "]").map(|line| line.trim_matches([' ', '"', ',']).to_owned()).collect()
     };
-    let (selection, report) = (names("selection"), names("report"));
+    let (selection, report, sealed) = (names("selection"), names("report"), names("sealed"));
     assert!(selection.len() > 10 && selection.len() + report.len() > 36, "{selection:?} {report:?}");
     let wrong = |names: &[String], selects: bool| -> Vec<String> {
         names.iter().filter(|name| fnv1a(name).is_multiple_of(3) != selects).cloned().collect()
     };
     self::report("in the wrong set of benches/sets.toml", [wrong(&selection, true), wrong(&report, false)].concat());
+    assert_eq!(sealed.len(), 10, "{sealed:?}");
+    let twice = sealed.iter().filter(|name| selection.contains(name) || report.contains(name));
+    self::report("sealed and in another set of benches/sets.toml", twice.cloned().collect());
     // What chooses must not see what only reports.
-    let users = sources().into_iter().filter(|(path, text)| path.starts_with("benches/") && text.contains("reported"));
-    let mut users: Vec<String> = users.map(|(path, _)| path).collect();
-    users.sort();
-    assert_eq!(users, ["benches/benches/outside.rs", "benches/src/sets.rs"], "only these see the report set");
+    for word in ["reported", "sealed"] {
+        let users = sources().into_iter().filter(|(path, text)| path.starts_with("benches/") && text.contains(word));
+        let mut users: Vec<String> = users.map(|(path, _)| path).collect();
+        users.sort();
+        assert_eq!(users, ["benches/benches/outside.rs", "benches/src/sets.rs"], "only these see what is {word}");
+    }
 }
