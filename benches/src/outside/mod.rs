@@ -111,7 +111,7 @@ impl Outside {
 
     fn source(&self) -> Result<native::Source, String> {
         match self.source {
-            Source::Written(it) => Ok(it.source()),
+            Source::Written(it) => Ok(native::Source { path: it.path(), flags: Vec::new(), block: it.block() }),
             Source::ThirdParty(it) => it.source(),
             Source::Real(_) | Source::Selftest => Err("it needs maps and packets".to_owned()),
             Source::First(_) => Err("the bench `run` has it".to_owned()),

@@ -1,9 +1,10 @@
 //! Workloads that are written from public specifications: `corpus/outside`.
 
+use std::path::PathBuf;
+
 use twinbpf::Object;
 
 use super::inputs::{self, WHOLE};
-use crate::peers::native::Source;
 use crate::workload::{corpus, corpus_object};
 
 /// One of them.
@@ -24,9 +25,8 @@ impl Written {
     }
 
     /// The C source.
-    pub(super) fn source(&self) -> Source {
-        let path = corpus().join(format!("outside/{}.bpf.c", self.name));
-        Source { path, flags: Vec::new(), block: self.block() }
+    pub(super) fn path(&self) -> PathBuf {
+        corpus().join(format!("outside/{}.bpf.c", self.name))
     }
 
     /// The object beside it.
