@@ -76,6 +76,15 @@ impl Condition {
         }
     }
 
+    /// Whether it is that the left side is below the right one, and their ranges say that it is not.
+    pub(crate) fn is_never_below(&self) -> bool {
+        match (self.flags, self.code) {
+            (Flags::Compare { left, right, .. }, ConditionCode::b) => left.lo >= right.hi,
+            (Flags::Compare { left, right, .. }, ConditionCode::be) => left.lo > right.hi,
+            _ => false,
+        }
+    }
+
     /// What a word is known to be if this holds.
     pub(crate) fn narrow(&self, word: Word) -> Value {
         let Flags::Compare { size, left, right } = self.flags else { return word.value };

@@ -278,7 +278,12 @@ impl Walk<'_, '_> {
         let bytes = size(instruction, 0);
         let (kept, moved) = (self.read_whole(instruction, state, 0)?, self.read_whole(instruction, state, 1)?);
         let (kept, moved) = (condition.not().narrow_low(kept, bytes), condition.narrow_low(moved, bytes));
-        self.write(instruction, state, 0, Word::new(kept.join(moved)))
+        let value = match kept {
+            // The index of a jump table that is always too large: all of the table is data all the same.
+            Value::Int { hi, .. } if condition.is_never_below() => Value::Int { lo: 0, hi },
+            _ => kept.join(moved),
+        };
+        self.write(instruction, state, 0, Word::new(value))
     }
 
     /// An instruction of which only what it reads and writes is known.

@@ -226,6 +226,21 @@ fn tested_bits_lie_in_their_operand() {
 }
 
 #[test]
+fn a_move_whose_condition_cannot_hold_moves_nothing() {
+    // mov eax, [rdi+8]; cmp eax, 8; jb end; mov edx, 7; cmp eax, edx; cmovCC edx, eax; mov rax, [rsi+rdx*8-0x40]; end:
+    let moved = |condition: u8| {
+        body(&[
+            0x8b, 0x47, 0x08, 0x83, 0xf8, 0x08, 0x72, 0x0f, 0xba, 7, 0, 0, 0, 0x39, 0xd0, 0x0f, condition, 0xd0, 0x48,
+            0x8b, 0x44, 0xd6, 0xc0,
+        ])
+    };
+    // b, be; a and ae move what is too large.
+    for (condition, good) in [(0x42, true), (0x46, true), (0x47, false), (0x43, false)] {
+        assert_eq!(moved(condition).is_ok(), good, "{condition:#x}: {:?}", moved(condition));
+    }
+}
+
+#[test]
 fn a_loop_may_probe_the_stack() {
     // mov r11, rsp; sub r11, 0x5000; again: sub rsp, 0x1000; mov [rsp], rsp; cmp rsp, r11; jne again
     let probe = [
