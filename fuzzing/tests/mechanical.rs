@@ -9,13 +9,18 @@ use support::{corpus, objects_for_the_vm, parallel};
 use twinbpf_fuzzing::mutants::mechanical::{self, Changes};
 use twinbpf_fuzzing::verify;
 
+/// Objects that are not changed: in a function this large the judge loses where the context is spilled, and calls changes open that the
+/// verifier has proved to be harmless.
+const TOO_LARGE: &[&str] = &["outside/forth.bpf.o"];
+
 /// Parts of the corpus, each of which is sampled by itself: what is changed does not depend on the number of cores.
 const PARTS: usize = 16;
 
 fn change(every: usize) -> Changes {
     let modes: Vec<_> = verify::verified_modes().collect();
     let only = std::env::var("TWINBPF_OBJECT").unwrap_or_default();
-    let paths: Vec<_> = objects_for_the_vm().into_iter().filter(|path| path.contains(&only)).collect();
+    let chosen = |path: &String| path.contains(&only) && !TOO_LARGE.contains(&path.as_str());
+    let paths: Vec<_> = objects_for_the_vm().into_iter().filter(chosen).collect();
     let parts: Vec<_> = (0..PARTS).collect();
     let changes = parallel::map(&parts, |part| {
         let mut changes = Changes::of_each(every);
