@@ -165,7 +165,7 @@ pub unsafe fn enter_first(
     if status == 0 { Ok(value) } else { Err(Ended(())) }
 }
 
-/// As [`enter`], but on the current stack, [`CLEARANCE`](super::CLEARANCE) further down: for a call inside a call through a gate, on the
+/// As [`enter`], but on the current stack, 16 KiB further down: for a call inside a call through a gate, on the
 /// stack of that.
 ///
 /// # Errors
