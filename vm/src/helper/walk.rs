@@ -1,4 +1,4 @@
-//! Callbacks for every entry of a map: `bpf_for_each_map_elem` and `map_for_each`.
+//! Callbacks for every entry of a map: `map_for_each`, and `bpf_for_each_map_elem` where a map has no slots to walk over.
 
 use super::HelperResult;
 use crate::host::{Caller, MapRef, read_only};

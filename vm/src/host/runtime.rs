@@ -135,7 +135,7 @@ pub(crate) struct HeldResources {
     pub(crate) samples: Samples,
     /// What host functions have allocated for it.
     pub(crate) blocks: Vec<Block>,
-    /// Walks over maps. What ends a run early leaves some, nothing else does.
+    /// Walks over maps. A trap leaves some, which are over when the next one begins around them.
     pub(crate) walks: Walks,
 }
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::map::{Errno, MapOps};
+use crate::map::{Errno, MapOps, SeenKeys};
 use crate::mem::{Block, RegionKind, RegionSpec, View};
 
-/// A walk over the slots that a map has when it begins. Elements that come into later slots are not visited, nor is one that is
-/// deleted before its turn.
+/// A walk over the slots that a map has when it begins, which visits no key twice. An element that comes meanwhile is visited if it
+/// comes into one of these slots before its turn; one that is deleted before its turn is not.
 #[derive(Debug)]
 pub(crate) struct Walk {
     map: Arc<dyn MapOps>,
@@ -15,6 +15,9 @@ pub(crate) struct Walk {
     bytes: Vec<u8>,
     slot: u32,
     slots: u32,
+    /// What [`MapOps::additions`] was when it began.
+    additions: Option<u32>,
+    seen: SeenKeys,
 }
 
 impl Walk {
@@ -25,8 +28,14 @@ impl Walk {
     fn new(view: &View, map: &Arc<dyn MapOps>, slots: u32) -> Result<Walk, Errno> {
         let spec = map.spec();
         let key = read_only(view, &format!("key of map {}", spec.name), spec.key_size)?;
-        let bytes = vec![0; spec.key_size as usize];
-        Ok(Walk { map: Arc::clone(map), key, bytes, slot: 0, slots })
+        let (map, bytes, seen) = (Arc::clone(map), vec![0; spec.key_size as usize], SeenKeys::default());
+        Ok(Walk { additions: map.additions(), map, key, bytes, slot: 0, slots, seen })
+    }
+
+    /// The same from the start, over so many slots.
+    fn again(mut self, slots: u32) -> Walk {
+        self.seen.clear();
+        Walk { slot: 0, slots, additions: self.map.additions(), ..self }
     }
 
     /// Address of the key of the element that was found last.
@@ -40,12 +49,22 @@ impl Walk {
         while self.slot < self.slots {
             let found = self.map.element(self.slot, cpu, &mut self.bytes);
             self.slot += 1;
-            if found.is_some() {
+            if found.is_some() && self.is_first() {
                 self.key.store(0, &self.bytes);
                 return found;
             }
         }
         None
+    }
+}
+
+impl Walk {
+    /// Whether the key was not visited yet.
+    #[inline]
+    fn is_first(&mut self) -> bool {
+        // Elements that are never added stay where they are.
+        let Walk { map, bytes, additions, seen, .. } = self;
+        additions.is_none() || seen.add(bytes, || map.additions() != *additions)
     }
 }
 
@@ -60,7 +79,7 @@ pub(crate) fn read_only(view: &View, label: &str, size: u32) -> Result<Block, Er
 #[derive(Debug, Default)]
 pub(crate) struct Walks {
     open: Vec<(u32, Walk)>,
-    /// The last that ended, whose memory the next one over the same map takes.
+    /// The last that ended, whose memory the next one over the same map takes. Until then it keeps that map.
     spare: Option<Walk>,
 }
 
@@ -71,7 +90,7 @@ impl Walks {
     /// As for [`Walk::new`].
     pub(crate) fn make(&mut self, view: &View, map: &Arc<dyn MapOps>, slots: u32) -> Result<Walk, Errno> {
         match self.spare.take().filter(|spare| Arc::ptr_eq(&spare.map, map)) {
-            Some(spare) => Ok(Walk { slot: 0, slots, ..spare }),
+            Some(spare) => Ok(spare.again(slots)),
             None => Walk::new(view, map, slots),
         }
     }
@@ -103,8 +122,9 @@ impl Walks {
         found
     }
 
-    /// Ends all walks.
+    /// Ends all walks, and gives their memory back.
     pub(crate) fn clear(&mut self) {
         self.open.clear();
+        self.spare = None;
     }
 }

@@ -272,6 +272,10 @@ impl MapOps for Lru {
         Some(self.store.slots())
     }
 
+    fn additions(&self) -> Option<u32> {
+        Some(self.store.noted())
+    }
+
     fn element(&self, slot: u32, cpu: u32, key: &mut [u8]) -> Option<u64> {
         self.store.element(slot, self.slot_cpu(cpu)?, key)
     }

@@ -32,6 +32,7 @@ mod queue;
 mod redirect;
 mod registry;
 mod ring;
+mod seen_keys;
 mod slab;
 mod snapshot;
 mod spec;
@@ -54,6 +55,7 @@ pub use order::compare;
 pub(crate) use order::{Direction, SortBy};
 pub use program_words::ProgramWords;
 pub use registry::{Given, Maps};
+pub(crate) use seen_keys::SeenKeys;
 pub(crate) use snapshot::{Snapshot, sorted};
 pub use spec::{Data, Field, FieldKind, MapFlags, MapKind, MapSpec, Pointer, Slot};
 

@@ -221,6 +221,11 @@ pub trait MapOps: Send + Sync + fmt::Debug {
         None
     }
 
+    /// A number that changes whenever an element comes into a slot, of maps whose elements may do so.
+    fn additions(&self) -> Option<u32> {
+        None
+    }
+
     /// Values under one key: the number of CPUs in per-CPU maps, else 1.
     fn cpus(&self) -> u32 {
         1
@@ -297,7 +302,8 @@ pub trait MapOps: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Where a prog array keeps what its slots have, so that generated code can compare it.
+    /// Where a prog array keeps what its slots have, so that generated code finds it without asking [`MapOps::program`], which
+    /// must give the same.
     fn program_words(&self) -> Option<ProgramWords> {
         None
     }

@@ -17,6 +17,7 @@ use super::cell::Cell;
 use super::free_slots::{FreeSlots, LINE, lanes};
 use super::hidden_slab::HiddenSlab;
 use super::index::{Bucket, Changed, Index, LockedBucket, Search, Words};
+use super::seen_keys::SeenKeys;
 use super::slab::{Layout, Slab};
 use super::spread::spread;
 use super::sync::{AtomicU32, DefaultHashBuilder, Ordering};
@@ -342,6 +343,11 @@ impl Store {
         hash != 0 && self.index.read(self.words(), hash, &CopyKey { store: self, slot, hash, out: RefCell::new(out) })
     }
 
+    /// Changes whenever an element comes.
+    pub(super) fn noted(&self) -> u32 {
+        self.free_slots().noted()
+    }
+
     /// As `MapOps::element`.
     pub(super) fn element(&self, slot: u32, cpu: u32, key: &mut [u8]) -> Option<u64> {
         let there = slot < self.slots() && key.len() == self.key_size as usize && self.key(slot, key);
@@ -376,10 +382,9 @@ impl Store {
     /// [`Entry`] has them.
     pub(super) fn entries(&self, size: u32, copied: usize, each: &mut dyn FnMut(Entry<'_>) -> bool) {
         let noted = self.free_slots().noted();
-        let (mut key, mut keys) = (vec![0; self.key_size as usize], Vec::new());
+        let (mut key, mut seen) = (vec![0; self.key_size as usize], SeenKeys::default());
         let mut copied = vec![0; copied];
         let stride = copied.len() / self.cpus as usize;
-        let mut seen: Option<HashSet<Vec<u8>>> = None;
         for slot in 0..self.free_slots().end() {
             let Some(held) = self.hold_slot(slot) else { continue };
             self.load_key(slot, &mut key);
@@ -388,15 +393,10 @@ impl Store {
                 self.value(slot, cpu).load(&mut copied[start..start + size as usize]);
             }
             drop(held);
-            // An element that went and came again meanwhile may have been in two slots.
-            if seen.is_none() && self.free_slots().noted() != noted {
-                seen = Some(keys.chunks_exact(key.len()).map(<[u8]>::to_vec).collect());
-            }
-            let again = seen.as_mut().is_some_and(|seen| !seen.insert(key.clone()));
-            if !again && !each(Entry::new(&key, &copied, size)) {
+            let first = seen.add(&key, || self.free_slots().noted() != noted);
+            if first && !each(Entry::new(&key, &copied, size)) {
                 return;
             }
-            keys.extend_from_slice(&key);
         }
     }
 

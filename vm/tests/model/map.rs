@@ -13,6 +13,9 @@ mod index;
 mod lock;
 #[path = "../../src/map/planes.rs"]
 mod planes;
+#[path = "../../src/map/seen_keys.rs"]
+#[expect(dead_code, reason = "iteration is tested elsewhere")]
+mod seen_keys;
 #[path = "../../src/map/slab.rs"]
 mod slab;
 #[path = "../../src/map/spread.rs"]
