@@ -25,8 +25,9 @@ use crate::positions::Positions;
 
 /// Instructions of a callee, at most. A call costs about as much as a dozen: above twice that inlining saves less than a third.
 const MAX_INSNS: u32 = 24;
-/// Instructions that a function gets by inlining, at most: what is in loops and short comes first.
-const MAX_GROWTH: u32 = 1024;
+/// Instructions that a function gets by inlining: as many as it has, between these. Calls in loops come first, then short callees; one
+/// for which there is no room left stays a call.
+const GROWTH: (u32, u32) = (2 * MAX_INSNS, 1024);
 
 /// Mutants of inlining, by name.
 pub const MUTANTS: [&str; 2] = [CALLEE_REGISTERS, UNPAID];
@@ -94,7 +95,7 @@ impl Inlining {
         candidates.sort_unstable();
         let function = &image.functions()[function as usize];
         let insns = &image.insns()[function.start as usize..function.end as usize];
-        let (mut room, mut left) = (Room::of(insns, input.options), MAX_GROWTH);
+        let (mut room, mut left) = (Room::of(insns, input.options), (insns.len() as u32).clamp(GROWTH.0, GROWTH.1));
         let mut known: HashMap<u32, usize> = HashMap::new();
         for Candidate { len, pc, function, .. } in candidates {
             let callee = *known.entry(function).or_insert_with(|| {

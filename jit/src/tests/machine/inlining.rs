@@ -163,7 +163,8 @@ fn traps_name_the_callee_and_its_callers() {
 /// 300 sites, of which several have the same trap code, in callees that are inlined again and again.
 #[test]
 fn sites_of_one_callee_stay_apart() {
-    let mut text = "r6 = r1\nr7 = r2\nr8 = 0x7fff0000\n".to_owned();
+    // A function may grow as far as it is long.
+    let mut text = "r6 = r1\nr7 = r2\nr8 = 0x7fff0000\n".to_owned() + &"r0 = 1\n".repeat(160);
     for call in 0..36 {
         text += &format!("r1 = r6\nif r7 != {call} goto +1\nr1 += r8\nr2 = {call}\ncall f\n");
     }
