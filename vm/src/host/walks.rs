@@ -56,9 +56,7 @@ impl Walk {
         }
         None
     }
-}
 
-impl Walk {
     /// Whether the key was not visited yet.
     #[inline]
     fn is_first(&mut self) -> bool {

@@ -9,7 +9,6 @@
 //! that no program breaks what a search or a lock relies on, and it counts for the arena's limit.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
@@ -381,7 +380,7 @@ impl Store {
     /// As `MapOps::entries`, slot by slot: no key is searched for. Values have `size` bytes, and all of one key `copied` as
     /// [`Entry`] has them.
     pub(super) fn entries(&self, size: u32, copied: usize, each: &mut dyn FnMut(Entry<'_>) -> bool) {
-        let noted = self.free_slots().noted();
+        let noted = self.noted();
         let (mut key, mut seen) = (vec![0; self.key_size as usize], SeenKeys::default());
         let mut copied = vec![0; copied];
         let stride = copied.len() / self.cpus as usize;
@@ -393,7 +392,7 @@ impl Store {
                 self.value(slot, cpu).load(&mut copied[start..start + size as usize]);
             }
             drop(held);
-            let first = seen.add(&key, || self.free_slots().noted() != noted);
+            let first = seen.add(&key, || self.noted() != noted);
             if first && !each(Entry::new(&key, &copied, size)) {
                 return;
             }
@@ -417,18 +416,14 @@ impl Store {
 
     /// All keys, each once.
     pub(super) fn keys(&self) -> Vec<Vec<u8>> {
-        let noted = self.free_slots().noted();
-        let mut keys = Vec::new();
-        let mut key = vec![0; self.key_size as usize];
+        let (noted, mut seen) = (self.noted(), SeenKeys::default());
+        let (mut keys, mut key) = (Vec::new(), vec![0; self.key_size as usize]);
         let mut from = 0;
         while let Some(slot) = self.first_from(from, &mut key) {
-            keys.push(key.clone());
+            if seen.add(&key, || self.noted() != noted) {
+                keys.push(key.clone());
+            }
             from = slot + 1;
-        }
-        // An element that went and came again meanwhile may have been in two slots.
-        if self.free_slots().noted() != noted {
-            let mut seen = HashSet::new();
-            keys.retain(|key| seen.insert(key.clone()));
         }
         keys
     }
