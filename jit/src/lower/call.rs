@@ -316,15 +316,20 @@ impl Translator<'_> {
 
     /// Calls a function by its index, which the code that enters the interpreter may need.
     fn call_indexed(&mut self, index: Value, args: &[Value]) -> Inst {
+        let code = self.code_of(index);
+        let signature = self.bpf_signature();
+        self.b.ins().call_indirect(signature, code, args)
+    }
+
+    /// The code of a function by its index, which is to be entered now.
+    pub(super) fn code_of(&mut self, index: Value) -> Value {
         let target = self.b.ins().ireduce(I32, index);
         self.store_cx(target, field!(target));
         let functions = self.load_cx(I64, constant(), field!(functions));
         let off = self.b.ins().ishl_imm_u(index, 3);
         let at = self.b.ins().iadd(functions, off);
         // Others may publish code at any time.
-        let code = self.b.ins().load(I64, trusted(), at, 0);
-        let signature = self.bpf_signature();
-        self.b.ins().call_indirect(signature, code, args)
+        self.b.ins().load(I64, trusted(), at, 0)
     }
 
     /// Calls what a register holds: by the table if it is a function of the image and there is room for its frame,

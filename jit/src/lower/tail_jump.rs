@@ -58,7 +58,8 @@ impl Translator<'_> {
         }
         let ctx = self.get(Reg::R1);
         if !known.is_some_and(|function| self.jump_to_local(function, ctx)) {
-            self.enter_program(function, ctx);
+            let code = self.code_of(function);
+            self.jump_to(code, ctx);
         }
         self.continue_in(machine);
     }
@@ -135,17 +136,5 @@ impl Translator<'_> {
             2 => self.b.ins().uload32(trusted(), at, 0),
             _ => self.b.ins().load(I64, trusted(), at, 0),
         }
-    }
-
-    /// Jumps to a function by its index.
-    fn enter_program(&mut self, function: Value, ctx: Value) {
-        let target = self.b.ins().ireduce(I32, function);
-        self.store_cx(target, field!(target));
-        let functions = self.load_cx(I64, constant(), field!(functions));
-        let off = self.b.ins().ishl_imm_u(function, 3);
-        let at = self.b.ins().iadd(functions, off);
-        // Others may publish code at any time.
-        let code = self.b.ins().load(I64, trusted(), at, 0);
-        self.jump_to(code, ctx);
     }
 }
