@@ -28,7 +28,7 @@ fn word(input: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(input[4 * at..4 * at + 4].try_into().expect("four bytes"))
 }
 
-/// The bit of a round constant, by the shift register of FIPS 202 (3.2.5).
+/// One bit of a round constant, `rc(t)`: from the linear-feedback shift register (LFSR) of FIPS 202, 3.2.5.
 fn round_bit(t: u32) -> u64 {
     let mut register = 1_u32;
     for _ in 0..t % 255 {
