@@ -13,7 +13,8 @@ use twinbpf_vm::host::native::Site;
 use super::analysis::{Analyses, Analysis};
 use super::pass::{Input, Pass, Phase};
 use super::post::{
-    AddressFolding, Dce, ExitSplitting, IncrementSinking, IvWidening, Licm, Payments, Scheduling, SequencePoints,
+    AddressFolding, CodeHoisting, Dce, ExitSplitting, IncrementSinking, IvWidening, Licm, Payments, Scheduling,
+    SequencePoints,
 };
 use super::pre::{AccessMerging, DemandedBits, IfConversion, SwitchRecovery};
 use super::target_model::TargetModel;
@@ -85,7 +86,7 @@ const fn row<P: Pass>(place: &'static str) -> Row {
 }
 
 /// All passes, in the order in which they run. Cranelift's optimiser comes between the two phases.
-pub(crate) static PASSES: [Row; 13] = [
+pub(crate) static PASSES: [Row; 14] = [
     row::<SwitchRecovery>("first, before if-conversion, which would take leaves off the tree of compares"),
     row::<IfConversion>("before the optimiser, which simplifies what the selects choose from"),
     row::<AccessMerging>(
@@ -96,6 +97,7 @@ pub(crate) static PASSES: [Row; 13] = [
         "first after the optimiser, for which alone the points were: other passes need not skip them",
     ),
     row::<Payments>("before passes that know sums"),
+    row::<CodeHoisting>("before scheduling, which orders what a block has: it puts what it moves at the end"),
     row::<Scheduling>(
         "before passes that rely on the order of a block, and on all blocks: registers run out without loops, too",
     ),

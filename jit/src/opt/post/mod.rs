@@ -1,6 +1,7 @@
 //! Passes after Cranelift's optimiser, mostly on loops.
 
 mod address_folding;
+mod code_hoisting;
 mod dce;
 mod exit_splitting;
 mod increment_sinking;
@@ -11,6 +12,7 @@ mod scheduling;
 mod sequence_points;
 
 pub(super) use address_folding::AddressFolding;
+pub(super) use code_hoisting::CodeHoisting;
 pub(super) use dce::Dce;
 pub(super) use exit_splitting::ExitSplitting;
 pub(super) use increment_sinking::IncrementSinking;
