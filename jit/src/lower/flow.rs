@@ -6,6 +6,7 @@ mod facts;
 mod inlined_calls;
 mod jump_threading;
 mod payments;
+mod unrolling;
 
 use std::cmp::Reverse;
 
@@ -15,6 +16,7 @@ use twinbpf_vm::image::{Image, Link};
 
 pub(super) use inlined_calls::InlinedCall;
 use payments::Payments;
+pub use unrolling::MUTANT as UNROLLING_MUTANT;
 
 use super::effects::{ALL, Callees, Effects, Regs, Successors, effects};
 
@@ -37,6 +39,17 @@ enum Next {
     Two(u32, u32),
     /// Every label, after a computed jump.
     Labels,
+}
+
+impl Next {
+    /// The same, with edges that lead elsewhere.
+    fn map(self, lead: impl Fn(u32) -> u32) -> Next {
+        match self {
+            Next::One(next) => Next::One(lead(next)),
+            Next::Two(on, taken) => Next::Two(lead(on), lead(taken)),
+            Next::None | Next::Labels => self,
+        }
+    }
 }
 
 /// Whether a call may be lowered to one of a function of the image.
@@ -94,6 +107,8 @@ pub(crate) struct Flow {
     back_edges: Vec<(u32, u32)>,
     /// Headers of loops that lie in no other one, in order, after [`Flow::find_outer`].
     pub(crate) outer: Vec<u32>,
+    /// Edges out of unrolled loops, in order.
+    exits: Vec<(u32, u32)>,
     stack: Vec<u32>,
     entry: u32,
 }
@@ -124,6 +139,8 @@ impl Flow {
         self.at.clear();
         self.at.resize((self.end - self.start) as usize + 1, NONE);
         self.labels.clear();
+        self.exits.clear();
+        self.outer.clear();
         (self.calls, self.nests, self.loops) = (false, false, false);
         self.mark(entry);
         // Baseline code keeps no values over calls.

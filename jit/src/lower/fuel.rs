@@ -76,21 +76,26 @@ impl Translator<'_> {
         }
     }
 
-    /// Where a branch of the current block to another goes: to a block that pays, if the other cannot.
+    /// Where a branch of the current block to another goes: to a block that pays, if the other cannot. Another leads out of a loop
+    /// that is unrolled: there the optimiser computes what only that exit needs.
     pub(super) fn edge(&mut self, to: u32) -> Block {
-        if self.toll(to) != 0 { self.b.create_block() } else { self.target(to) }
+        if self.has_block(to) { self.b.create_block() } else { self.target(to) }
     }
 
     /// Fills a block that [`Translator::edge`] made, after the branch.
     pub(super) fn pay_edge(&mut self, edge: Block, to: u32) {
-        let toll = self.toll(to);
-        if toll != 0 {
+        if self.has_block(to) {
             self.continue_in(edge);
-            self.pay(toll);
+            self.pay(self.toll(to));
             let target = self.target(to);
             self.b.ins().jump(target, &[]);
         }
         self.linked(to);
+    }
+
+    /// Whether the edge from the current block has a block of its own.
+    fn has_block(&self, to: u32) -> bool {
+        self.toll(to) != 0 || self.flow.exits_unrolled(self.block, to)
     }
 
     fn toll(&self, to: u32) -> i64 {

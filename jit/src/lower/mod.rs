@@ -57,6 +57,7 @@ use alu::Guard;
 use constants::Constants;
 use effects::{ALL, Successors};
 use flow::Flow;
+pub use flow::UNROLLING_MUTANT;
 use inlined::Inside;
 use inlining::Inlining;
 pub use inlining::MUTANTS as INLINING_MUTANTS;
@@ -299,12 +300,12 @@ fn analyse(
     }
     if input.options.opt == OptLevel::Speed {
         flow.thread(image);
+        flow.unroll(input);
     }
     flow.liveness(image, &input.summary.of(image, input.options));
     if input.options.fuel {
         flow.distances(image);
     }
-    flow.outer.clear();
     if input.strategy == Strategy::FirstTier {
         if !input.options.fuel {
             flow.loops_from();

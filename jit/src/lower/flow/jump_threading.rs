@@ -59,7 +59,7 @@ impl Flow {
     }
 
     /// Finds the only predecessor of each block that has just one incoming edge.
-    fn find_sources(&mut self) {
+    pub(super) fn find_sources(&mut self) {
         let mut sources = std::mem::take(&mut self.sources);
         sources.clear();
         sources.resize(self.next.len(), NONE);
@@ -105,7 +105,7 @@ impl Flow {
     }
 
     /// A copy of a block, with one edge to it.
-    fn copy(&mut self, block: u32) -> u32 {
+    pub(super) fn copy(&mut self, block: u32) -> u32 {
         let copy = self.len();
         self.copies.push(self.original(block));
         self.next.push(Next::None);

@@ -6,6 +6,8 @@
 //!
 //! Likely is what stays in the loop, then the shorter path.
 
+use std::cmp::Reverse;
+
 use twinbpf_isa::Insn;
 use twinbpf_vm::image::Image;
 
@@ -35,8 +37,8 @@ enum PathKind {
     Exit,
     /// To a header that does not lead back.
     Header,
-    /// To the header of a loop around the block.
-    Loop,
+    /// To the header of a loop around the block; of several the innermost, which comes first in post-order.
+    Loop(Reverse<usize>),
 }
 
 impl Flow {
@@ -56,12 +58,16 @@ impl Flow {
     fn look_ahead(&self, image: &Image, order: &[u32], payments: &mut Payments) {
         let mut finished = vec![false; self.next.len()];
         let mut kinds = vec![PathKind::Exit; self.next.len()];
+        let mut places = vec![0; self.next.len()];
+        for (place, block) in order.iter().enumerate() {
+            places[*block as usize] = place;
+        }
         for &block in order {
             let (mut most, mut likely, mut nth) = (0, (PathKind::Exit, u32::MAX), 0);
             self.for_next(block, |next| {
                 let to = next as usize;
                 let (kind, ahead) = match self.header(next) {
-                    true if !finished[to] => (PathKind::Loop, 0),
+                    true if !finished[to] => (PathKind::Loop(Reverse(places[to])), 0),
                     true => (PathKind::Header, 0),
                     false => {
                         most = most.max(payments.most[to]);
@@ -103,7 +109,7 @@ impl Flow {
     }
 
     /// Instructions that these slots execute: at most, and with the likely paths of inlined callees. Those pay the difference themselves.
-    fn count(&self, image: &Image, pcs: std::ops::Range<u32>) -> (u32, u32) {
+    pub(super) fn count(&self, image: &Image, pcs: std::ops::Range<u32>) -> (u32, u32) {
         let insns = &image.insns()[pcs.start as usize..pcs.end as usize];
         let own = insns.iter().filter(|insn| !matches!(insn, Insn::LoadImmHi { .. })).count() as u32;
         let first = self.inlined.partition_point(|call| call.pc < pcs.start);

@@ -12,6 +12,7 @@ mod intrinsics;
 mod iter_num;
 mod merged;
 mod traps;
+mod unrolling;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
