@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use twinbpf::{Config, Engine, EngineKind, Entry, ErrorKind, Instance, InstancePre, Linker, Object, Packet, TrapCode};
 use twinbpf_jit::{Code, JitError, Memory, Options};
-use twinbpf_vm::map::{Errno, MapOps, MapSpec, ProgramWords};
+use twinbpf_vm::map::{Errno, MapOps, MapSpec, SlotWords};
 use twinbpf_vm::mem::{Arena, Bounds, RegionKind, RegionSpec, View};
 
 const ENGINES: &[EngineKind] = match EngineKind::Jit.is_available() {
@@ -230,7 +230,7 @@ impl MapOps for Wild {
     }
 
     // It cannot make words of its own.
-    fn program_words(&self) -> Option<ProgramWords> {
+    fn slot_words(&self) -> Option<SlotWords> {
         None
     }
 

@@ -17,7 +17,7 @@ use build::Builder;
 
 use crate::host::HostFn;
 use crate::ident::{ImageId, ProgramId};
-use crate::map::{MapOps, Maps, ProgramWords};
+use crate::map::{ArrayTable, MapKind, MapOps, Maps, SlotWords};
 use crate::mem::{Arena, HandleRange, MemError};
 use crate::trap::{Location, Trap, TrapCode};
 use twinbpf_isa::program::{InOrder, Program};
@@ -171,8 +171,8 @@ pub struct Image {
     maps: Option<Arc<Maps>>,
     /// Host functions of one map each, by host function and handle.
     bound: Mutex<BTreeMap<(u32, u64), HostFn>>,
-    /// Words of prog arrays, by handle.
-    program_words: Mutex<BTreeMap<u64, Option<ProgramWords>>>,
+    /// Words of prog arrays and arrays of maps, by handle.
+    slot_words: Mutex<BTreeMap<u64, Option<SlotWords>>>,
     /// Translation of an engine, made on first use.
     translation: OnceLock<Box<dyn Any + Send + Sync>>,
 }
@@ -225,7 +225,7 @@ impl Image {
             traps,
             maps: None,
             bound: Mutex::default(),
-            program_words: Mutex::default(),
+            slot_words: Mutex::default(),
             translation,
         })
     }
@@ -242,10 +242,24 @@ impl Image {
     }
 
     /// Where in this process the prog array with a handle keeps its programs, as long as the image lives.
-    pub fn program_words(&self, handle: u64) -> Option<ProgramWords> {
-        let map = self.map(handle)?;
-        let mut known = self.program_words.lock().expect("no panic while held");
-        known.entry(handle).or_insert_with(|| map.program_words()).clone()
+    pub fn program_words(&self, handle: u64) -> Option<SlotWords> {
+        self.slot_words(handle, MapKind::ProgArray)
+    }
+
+    /// Where in this process the array of maps with a handle keeps the handles of inner maps, as long as the image lives.
+    pub fn inner_words(&self, handle: u64) -> Option<SlotWords> {
+        self.slot_words(handle, MapKind::ArrayOfMaps)
+    }
+
+    fn slot_words(&self, handle: u64, kind: MapKind) -> Option<SlotWords> {
+        let map = self.map(handle).filter(|map| map.spec().kind == kind)?;
+        let mut known = self.slot_words.lock().expect("no panic while held");
+        known.entry(handle).or_insert_with(|| map.slot_words()).clone()
+    }
+
+    /// Where in this process the arrays among the maps of its machines are, by handle, if some may be inner maps.
+    pub fn array_table(&self) -> Option<&ArrayTable> {
+        self.maps.as_ref()?.array_table()
     }
 
     /// Addresses of words of 32 bits: one that is the index of no function, then the index of each program's first function.
@@ -254,10 +268,12 @@ impl Image {
         words.start.expose_provenance() as u64..words.end.expose_provenance() as u64
     }
 
-    /// Addresses that generated code may load from: those of [`Image::entry_words`], and of what [`Image::program_words`] has given.
+    /// Addresses that generated code may load from: those of [`Image::entry_words`], of [`Image::array_table`], and of what
+    /// [`Image::program_words`] and [`Image::inner_words`] have given.
     pub fn constant_words(&self) -> Vec<Range<u64>> {
-        let known = self.program_words.lock().expect("no panic while held");
-        known.values().flatten().map(ProgramWords::range).chain([self.entry_words()]).collect()
+        let known = self.slot_words.lock().expect("no panic while held");
+        let arrays = self.array_table().map(ArrayTable::range);
+        known.values().flatten().map(SlotWords::range).chain(arrays).chain([self.entry_words()]).collect()
     }
 
     /// A host function whose first argument is the map with this handle, if there can be one. The image keeps it.

@@ -14,7 +14,7 @@ use twinbpf_vm::map::MapSpec;
 use super::outcome::{End, Outcome, Ran};
 use super::{Engine, Verifier};
 use crate::generate::world::{
-    ARRAY, ARRAY_SIZE, ARRAYS_SIZE, CONTEXT_SIZE, HASH, JUMPS, KEYS, SLOTS, STATE, STATE_SIZE, TAILS, maps,
+    ARRAY, ARRAY_SIZE, ARRAYS_SIZE, CONTEXT_SIZE, HASH, JUMPS, KEYS, PERCPU, SLOTS, STATE, STATE_SIZE, TAILS, maps,
 };
 use crate::generate::{Case, Input, Uses};
 
@@ -60,7 +60,7 @@ impl KernelEngine {
     /// # Errors
     /// The kernel's.
     pub fn new() -> Result<KernelEngine, Error> {
-        let maps: Vec<Map> = maps().iter().map(create).collect::<Result<_, _>>()?;
+        let maps: Vec<Map> = maps()[..=PERCPU].iter().map(create).collect::<Result<_, _>>()?;
         let (state, array) = (maps[STATE].share(0, PAGE)?, maps[ARRAY].share(0, PAGE)?);
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         Ok(KernelEngine {

@@ -6,6 +6,7 @@ mod outcome;
 mod plugin;
 pub(crate) mod vm;
 pub(crate) mod watch;
+pub(crate) mod world;
 
 use twinbpf_isa::Raw;
 

@@ -47,6 +47,8 @@ pub struct Uses {
     pub table: bool,
     /// The per-CPU array.
     pub percpu: bool,
+    /// Maps of maps.
+    pub outer: bool,
 }
 
 impl Uses {
@@ -58,6 +60,8 @@ impl Uses {
             JUMPS => self.jumps = true,
             world::TABLE => self.table = true,
             world::PERCPU => self.percpu = true,
+            world::OUTER => self.outer = true,
+            world::HASHES => (self.outer, self.hash) = (true, true),
             _ => {}
         }
     }

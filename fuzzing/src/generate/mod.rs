@@ -20,6 +20,7 @@ mod flag;
 mod indirect;
 mod insns;
 mod iter;
+mod maps;
 mod mutate;
 mod near;
 mod parts;

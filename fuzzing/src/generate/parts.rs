@@ -1,17 +1,13 @@
 //! Generation of straight-line code: arithmetic, memory accesses, calls.
 
-use twinbpf_isa::{AluOp, AtomicOp, ByteOrder, CallKind, Cond, Insn, Operand, Reg, Shape, Size, Width};
+use twinbpf_isa::{AluOp, AtomicOp, ByteOrder, CallKind, Insn, Operand, Reg, Shape, Size, Width};
 
-use super::body::{CONTEXT_SLOT, Dialect, Generator, KEY_SLOT, LOWEST_SLOT, VALUE_SLOT, word};
+use super::body::{CONTEXT_SLOT, Dialect, Generator, word};
 use super::insns::{load, mov, reg, value_address};
 use super::regs::Kind;
-use super::world::{ARRAY, HASH, JUMPS, KEYS, MEMORY, MEMORY_SIZE, PERCPU, SLOTS, STATE, VALUE};
+use super::world::{JUMPS, MEMORY, MEMORY_SIZE, SLOTS, STATE};
 
-/// Helpers by number: `bpf_map_lookup_elem`, `bpf_map_update_elem`, `bpf_map_delete_elem`, `bpf_get_smp_processor_id`,
-/// `bpf_tail_call`.
-const LOOKUP: i32 = 1;
-const UPDATE: i32 = 2;
-const DELETE: i32 = 3;
+/// Helpers by number: `bpf_get_smp_processor_id`, `bpf_tail_call`.
 const CPU_NUMBER: i32 = 8;
 const TAIL_CALL: i32 = 12;
 
@@ -23,8 +19,8 @@ const LARGE: usize = 23;
 const MOST_CALLS: usize = 12;
 
 /// Where an access goes: base, the offsets it may have, whether it must be aligned, and for atomics may be at all.
-struct AccessWindow {
-    base: Reg,
+pub(super) struct AccessWindow {
+    pub(super) base: Reg,
     low: i16,
     high: i16,
     aligned: bool,
@@ -192,7 +188,7 @@ impl Generator<'_, '_> {
         self.window_at(base)
     }
 
-    fn window_at(&self, base: Reg) -> AccessWindow {
+    pub(super) fn window_at(&self, base: Reg) -> AccessWindow {
         let kind = self.regs[base];
         let (low, high) = Generator::room(kind).expect("a pointer");
         match kind {
@@ -206,7 +202,7 @@ impl Generator<'_, '_> {
         }
     }
 
-    fn offset(&mut self, window: &AccessWindow, size: Size, aligned: bool) -> i16 {
+    pub(super) fn offset(&mut self, window: &AccessWindow, size: Size, aligned: bool) -> i16 {
         let bytes = size.bytes() as i16;
         let span = (window.high - window.low - bytes).max(0) as usize;
         let off = window.low + self.choices.below(span + 1) as i16;
@@ -343,132 +339,16 @@ impl Generator<'_, '_> {
             0 if self.dialect == Dialect::Machine => self.call(CallKind::Helper, CPU_NUMBER),
             1 if self.dialect == Dialect::Machine => self.iterate(),
             2 if self.dialect == Dialect::Machine => self.walk(),
+            3 if self.dialect == Dialect::Machine => self.lookup_inside(),
             0..8 => self.lookup(),
             8..12 => self.change(),
             _ => self.tail_call(),
         }
     }
 
-    /// Loads r1 with a map and r2 with the address of a key.
-    fn key(&mut self) {
-        let src = match self.some_number() {
-            Some(number) if self.choices.once_in(3) => {
-                self.emit(mov(Reg::R2, Operand::Reg(number)));
-                let src = Operand::Imm(KEYS as i32 - 1);
-                self.emit(Insn::Alu { width: Width::W32, op: AluOp::And, dst: Reg::R2, src });
-                Operand::Reg(Reg::R2)
-            }
-            _ => Operand::Imm(self.choices.below(KEYS as usize) as i32),
-        };
-        if self.choices.once_in(8) {
-            self.key_in_memory(src);
-        } else {
-            // Rarely at an end of the frame. A kernel has 512 bytes for all functions together.
-            let alone = self.functions == 1 || self.dialect == Dialect::Machine;
-            let slot = match self.choices.below(12) {
-                0 if alone => LOWEST_SLOT,
-                1 if self.words == 0 => -4,
-                _ => KEY_SLOT,
-            };
-            self.emit(Insn::Store { size: Size::W, base: Reg::FP, off: slot, src });
-            self.address_of(Reg::R2, slot);
-        }
-        [Reg::R1, Reg::R2].into_iter().for_each(|reg| self.set(reg, Kind::Nothing));
-        self.some_map();
-    }
-
-    /// Loads r2 with the address of a key in the memory of the state.
-    fn key_in_memory(&mut self, src: Operand) {
-        let off = 4 * self.choices.below(MEMORY_SIZE / 4);
-        let address = value_address(Reg::R1, STATE, MEMORY + off);
-        self.code.extend(address);
-        self.emit(Insn::Store { size: Size::W, base: Reg::R1, off: 0, src });
-        self.emit(mov(Reg::R2, Operand::Reg(Reg::R1)));
-    }
-
-    /// Loads r1 with a map, which a number decides on sometimes.
-    pub(super) fn some_map(&mut self) {
-        let maps: &[usize] = match self.dialect {
-            Dialect::Kernel => &[ARRAY, HASH],
-            Dialect::Machine => &[ARRAY, HASH, HASH, PERCPU],
-        };
-        let map = self.choices.pick(maps);
-        self.map(Reg::R1, map);
-        if self.branches > 2 && self.loops == 0 && self.some_number().is_some() && self.choices.once_in(6) {
-            self.branches -= 1;
-            let at = self.skip();
-            let other = self.choices.pick(maps);
-            self.map(Reg::R1, other);
-            self.land(at);
-        }
-    }
-
-    fn map(&mut self, dst: Reg, map: usize) {
-        self.code.extend([Insn::LoadImm { dst, kind: 1, imm: map as i32 }, Insn::LoadImmHi { imm: 0 }]);
-    }
-
     pub(super) fn address_of(&mut self, dst: Reg, slot: i16) {
         self.emit(mov(dst, Operand::Reg(Reg::FP)));
         self.emit(Insn::Alu { width: Width::W64, op: AluOp::Add, dst, src: Operand::Imm(slot.into()) });
-    }
-
-    /// Looks up a value and works on it, if there is one.
-    fn lookup(&mut self) {
-        self.key();
-        self.call(CallKind::Helper, LOOKUP);
-        let at = self.code.len();
-        let src = Operand::Imm(0);
-        self.emit(Insn::Branch { width: Width::W64, cond: Cond::Eq, dst: Reg::R0, src, off: 0 });
-        let before = self.regs;
-        self.set(Reg::R0, Kind::Value { low: 0, high: 0, len: VALUE as i16, state: false });
-        for _ in 0..1 + self.choices.below(3) {
-            let window = self.window_at(Reg::R0);
-            self.access(&window);
-        }
-        let off = 8 * self.choices.below(2) as i16;
-        self.emit(load(Reg::R0, Reg::R0, off));
-        self.set(Reg::R0, Kind::Number);
-        self.land(at);
-        self.regs.meet(&before);
-    }
-
-    /// A store, or an atomic operation that is no `cmpxchg`.
-    fn access(&mut self, window: &AccessWindow) {
-        let number = self.some_number().filter(|number| self.regs[*number] == Kind::Number);
-        let (size, src) =
-            (self.choices.pick(&Size::ALL), number.map_or(Operand::Imm(self.choices.imm()), Operand::Reg));
-        match number {
-            Some(src) if self.choices.once_in(3) => {
-                let width = self.choices.pick(&[Width::W64, Width::W32]);
-                let op = self.choices.pick(&[AtomicOp::Add, AtomicOp::FetchAdd, AtomicOp::Xchg, AtomicOp::FetchOr]);
-                let off = self.offset(window, if width == Width::W64 { Size::Dw } else { Size::W }, true);
-                self.emit(Insn::Atomic { width, op, base: window.base, off, src });
-            }
-            _ => {
-                let off = self.offset(window, size, false);
-                self.emit(Insn::Store { size, base: window.base, off, src });
-            }
-        }
-    }
-
-    /// Updates or deletes an element.
-    fn change(&mut self) {
-        let update = !self.choices.once_in(3);
-        if update {
-            for half in [0, 8] {
-                let src = self.some_number().map_or(Operand::Imm(self.choices.imm()), Operand::Reg);
-                self.emit(Insn::Store { size: Size::Dw, base: Reg::FP, off: VALUE_SLOT + half, src });
-            }
-        }
-        self.key();
-        if !update {
-            return self.call(CallKind::Helper, DELETE);
-        }
-        self.address_of(Reg::R3, VALUE_SLOT);
-        // BPF_ANY, BPF_NOEXIST, BPF_EXIST, and one that no map knows.
-        let flags = self.choices.pick(&[0, 0, 1, 2, 3]);
-        self.emit(mov(Reg::R4, Operand::Imm(flags)));
-        self.call(CallKind::Helper, UPDATE);
     }
 
     /// Goes to another program, if the slot has one and there were not too many.
@@ -479,7 +359,7 @@ impl Generator<'_, '_> {
         match self.some_number() {
             Some(number) if self.choices.once_in(2) => {
                 self.emit(mov(Reg::R3, Operand::Reg(number)));
-                let src = Operand::Imm(SLOTS as i32 - 1);
+                let src = Operand::Imm(self.choices.pick(&[1, 2]) * SLOTS as i32 - 1);
                 self.emit(Insn::Alu { width: Width::W64, op: AluOp::And, dst: Reg::R3, src });
             }
             _ => {

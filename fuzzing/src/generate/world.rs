@@ -1,6 +1,6 @@
-//! Environment of a case, the same for every engine: six maps, a CPU and a context.
+//! Environment of a case, the same for every engine: maps, a CPU and a context.
 
-use twinbpf_vm::map::{MapKind, MapSpec};
+use twinbpf_vm::map::{MapFlags, MapKind, MapSpec};
 
 /// The state: registers in and out, stack words out, a counter, memory. One value of an array.
 pub const STATE: usize = 0;
@@ -12,8 +12,16 @@ pub const HASH: usize = 2;
 pub const JUMPS: usize = 3;
 /// Addresses of the instructions that a `gotox` of the main program may lead to: the `goto`s directly after each.
 pub const TABLE: usize = 4;
-/// Index of the per-CPU array, which only programs for the machine use.
+/// Index of the per-CPU array, which only programs for the machine use, as they do the maps after it.
 pub const PERCPU: usize = 5;
+/// Arrays of two sizes, which are inner maps of the next one.
+pub const INNER: [usize; 2] = [6, 7];
+/// An array of maps. The input decides which maps its slots have.
+pub const OUTER: usize = 8;
+/// A hash of maps. The input decides whether it has the hash table.
+pub const HASHES: usize = 9;
+/// Number of maps.
+pub const MAPS: usize = 10;
 
 /// Bytes of the state.
 pub const STATE_SIZE: usize = 384;
@@ -48,8 +56,14 @@ pub const CPUS: u32 = 2;
 pub const CPU: u32 = 1;
 /// Bytes of the values of an array.
 pub const ARRAY_SIZE: usize = ARRAY_LEN as usize * VALUE;
-/// Bytes of the values of both arrays, of the per-CPU one for each CPU.
-pub const ARRAYS_SIZE: usize = ARRAY_SIZE * (1 + CPUS as usize);
+/// Elements of the inner arrays: the second has one less than there are keys.
+pub const INNER_LEN: [u32; 2] = [ARRAY_LEN, KEYS - 1];
+/// Bytes of the values of the inner arrays.
+pub const INNER_SIZE: usize = (INNER_LEN[0] + INNER_LEN[1]) as usize * VALUE;
+/// Bytes of the values of all arrays, of the per-CPU one for each CPU.
+pub const ARRAYS_SIZE: usize = ARRAY_SIZE * (1 + CPUS as usize) + INNER_SIZE;
+/// Slots of the maps of maps.
+pub const OUTER_LEN: u32 = 4;
 /// Slots of tail calls. The last one leads to the program itself, the one before nowhere.
 pub const SLOTS: u32 = 4;
 /// Targets of tail calls that a case has at most.
@@ -62,7 +76,7 @@ pub const LABELS: usize = 32;
 pub const EXTERNS: [&str; 3] = ["bpf_iter_num_new", "bpf_iter_num_next", "bpf_iter_num_destroy"];
 
 /// Blueprints of the maps, by index.
-pub fn maps() -> [MapSpec; 6] {
+pub fn maps() -> [MapSpec; MAPS] {
     /// `BPF_F_MMAPABLE`: spares a backend in a kernel the lookup of each value.
     const MMAPABLE: u32 = 1 << 10;
     let mut state = MapSpec::new("state", MapKind::Array, 4, STATE_SIZE as u32, 1);
@@ -73,5 +87,15 @@ pub fn maps() -> [MapSpec; 6] {
     let jumps = MapSpec::new("jumps", MapKind::ProgArray, 4, 4, SLOTS);
     let table = MapSpec::new("table", MapKind::Array, 4, LABELS as u32 * 8, 1);
     let percpu = MapSpec::new("percpu", MapKind::PercpuArray, 4, VALUE as u32, ARRAY_LEN);
-    [state, array, hash, jumps, table, percpu]
+    let inner = INNER_LEN.map(|len| {
+        let flags = MapFlags::INNER_MAP.bits();
+        MapSpec { flags, ..MapSpec::new("inner", MapKind::Array, 4, VALUE as u32, len) }
+    });
+    let outer = |kind, inner: &MapSpec| {
+        let inner = Some(Box::new(inner.clone()));
+        MapSpec { inner, ..MapSpec::new("outer", kind, 4, 4, OUTER_LEN) }
+    };
+    let outers = [outer(MapKind::ArrayOfMaps, &inner[0]), outer(MapKind::HashOfMaps, &hash)];
+    let ([short, long], [outer, hashes]) = (inner, outers);
+    [state, array, hash, jumps, table, percpu, short, long, outer, hashes]
 }

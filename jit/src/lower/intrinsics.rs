@@ -18,9 +18,9 @@ use super::call::ARG_REGS;
 use super::{Translator, constant, field};
 
 /// Bytes of the key of an array.
-const INDEX: i32 = 4;
+pub(super) const INDEX: i32 = 4;
 /// Bytes from the handle of a map to the next one's.
-const HANDLE: u64 = 16;
+pub(super) const HANDLE: u64 = 16;
 
 /// What is known of an intrinsic.
 ///
@@ -60,6 +60,9 @@ struct Row {
 const NEXT_CPU: &str = "cpu_numbers_are_one_more";
 const LONGER_ARRAYS: &str = "arrays_have_one_more_entry";
 const FIRST_PLANE: &str = "per_cpu_values_are_those_of_cpu_0";
+pub(super) const NEXT_INNER: &str = "inner_maps_are_those_of_the_next_slot";
+pub(super) const LONGER_INNER: &str = "inner_arrays_have_one_more_entry";
+pub(super) const OTHER_ARRAY: &str = "inner_arrays_are_the_next_ones";
 const NEXT_MAP: &str = "known_maps_are_the_next_ones";
 pub(super) const SHORT_LOOPS: &str = "loops_are_one_round_shorter";
 pub(super) const DEAF_LOOPS: &str = "loops_go_on_whatever_callbacks_give";
@@ -71,7 +74,7 @@ pub(super) const DOUBLE_TAIL_CALLS: &str = "tail_calls_count_twice";
 pub(super) const NEXT_SLOT: &str = "tail_calls_go_by_the_next_slot";
 pub(super) const OTHER_PROGRAM: &str = "tail_calls_go_to_the_program_before";
 
-static INTRINSICS: [Row; 7] = [
+static INTRINSICS: [Row; 9] = [
     Row {
         info: IntrinsicInfo {
             helper: "`bpf_get_smp_processor_id`",
@@ -89,6 +92,25 @@ static INTRINSICS: [Row; 7] = [
             mutants: &[LONGER_ARRAYS, FIRST_PLANE],
         },
         lower: |it, host| it.array_lookup(host),
+    },
+    Row {
+        info: IntrinsicInfo {
+            helper: "`bpf_map_lookup_elem`",
+            condition: "the map is known to be an array of maps, and the key is in the frame",
+            becomes: "a comparison with the number of slots, and a load of the inner map's handle",
+            mutants: &[NEXT_INNER],
+        },
+        lower: |it, host| it.inner_map(host),
+    },
+    Row {
+        info: IntrinsicInfo {
+            helper: "`bpf_map_lookup_elem`",
+            condition: "the map is not known, maps of the object have arrays for inner maps, and the key is in the frame",
+            becomes: "look-ups by the handle of the number of entries and their address, a comparison, and the address of the \
+                      value; the helper is called where that finds none",
+            mutants: &[LONGER_INNER, OTHER_ARRAY],
+        },
+        lower: |it, host| it.value_of_unknown(host),
     },
     Row {
         info: IntrinsicInfo {
@@ -155,7 +177,7 @@ impl Translator<'_> {
     }
 
     /// The handle in r1, if it is known.
-    fn known_handle(&mut self) -> Option<u64> {
+    pub(super) fn known_handle(&mut self) -> Option<u64> {
         let map = self.get(Reg::R1);
         self.constant(map).map(|handle| handle as u64)
     }

@@ -6,7 +6,7 @@
 //! [`flow`] finds basic blocks and threads jumps, [`effects`] gives the registers that instructions read and write,
 //! [`register_liveness`] those that functions read. BPF registers are SSA variables ([`subregisters`]); [`stack_slots`]
 //! and [`forward`] keep words of the frame in registers. [`alu`], [`memory`], [`control`], [`call`] and [`c_calls`] each
-//! lower one class of instructions; [`callbacks`], [`iter_num`] and [`tail_jump`] lower calls of some helpers. [`fuel`] counts
+//! lower one class of instructions; [`callbacks`], [`iter_num`], [`inner_maps`] and [`tail_jump`] lower calls of some helpers. [`fuel`] counts
 //! instructions, [`inlining`] chooses calls in whose place [`inlined`] lowers the callee, [`first_tier`] counts the turns of
 //! loops, [`stack`] checks for native stack, [`sites`] says where code is of which instruction.
 
@@ -24,6 +24,7 @@ mod forward;
 mod fuel;
 mod inlined;
 mod inlining;
+mod inner_maps;
 mod intrinsics;
 mod iter_num;
 mod memory;

@@ -8,7 +8,7 @@ use cranelift_codegen::ir::types::{I32, I64};
 use cranelift_codegen::ir::{Block, InstBuilder as _, Value};
 use twinbpf_isa::Reg;
 use twinbpf_vm::host::native::MAX_TAIL_CALLS;
-use twinbpf_vm::map::ProgramWords;
+use twinbpf_vm::map::SlotWords;
 
 use super::effects::REST;
 use super::intrinsics::{DOUBLE_TAIL_CALLS, NEXT_SLOT, OTHER_PROGRAM};
@@ -20,7 +20,7 @@ enum Target {
     /// A slot whose word is the program's index plus 1: with this one a function begins.
     Function { slot: u64, word: i64, function: u32 },
     /// The program in any slot of a map.
-    Slot { words: ProgramWords, index: Value },
+    Slot { words: SlotWords, mask: u32, index: Value },
 }
 
 impl Translator<'_> {
@@ -42,7 +42,7 @@ impl Translator<'_> {
                 (self.b.ins().iconst(I64, i64::from(function)), reads_rest, Some(function))
             }
             // To look into all programs takes time.
-            Target::Slot { words, index } => (self.function_in_slot(&words, index, machine), true, None),
+            Target::Slot { words, mask, index } => (self.function_in_slot((&words, mask), index, machine), true, None),
         };
         let one = if self.input.mutant == DOUBLE_TAIL_CALLS { 2 } else { 1 };
         let calls = self.b.ins().iadd_imm_u(calls, one);
@@ -68,6 +68,11 @@ impl Translator<'_> {
     /// from branches of their own only.
     fn or_else(&mut self, cond: IntCC, value: Value, number: i64, other: Block) {
         let holds = self.b.ins().icmp_imm_u(cond, value, number);
+        self.only_if(holds, other);
+    }
+
+    /// The same of a condition.
+    pub(super) fn only_if(&mut self, holds: Value, other: Block) {
         let next = self.b.create_block();
         self.b.ins().brif(holds, next, &[], other, &[]);
         self.continue_in(next);
@@ -94,7 +99,9 @@ impl Translator<'_> {
             return None;
         }
         let program = slot.and_then(|slot| image.map(map)?.program(slot));
-        let Some((slot, program)) = slot.zip(program) else { return Some(Target::Slot { words, index }) };
+        let Some((slot, program)) = slot.zip(program) else {
+            return words.mask().map(|mask| Target::Slot { words, mask, index });
+        };
         let mut target = program as usize;
         if self.input.mutant == OTHER_PROGRAM {
             target = target.saturating_sub(1);
@@ -108,23 +115,28 @@ impl Translator<'_> {
     }
 
     /// The first function of the program in a slot. Where there is none, the other block continues.
-    fn function_in_slot(&mut self, words: &ProgramWords, index: Value, other: Block) -> Value {
+    fn function_in_slot(&mut self, (words, mask): (&SlotWords, u32), index: Value, other: Block) -> Value {
         let image = self.input.image;
         let mut slot = self.b.ins().uextend(I64, index);
         if self.input.mutant == NEXT_SLOT {
             slot = self.b.ins().iadd_imm_u(slot, 1);
         }
         self.or_else(IntCC::UnsignedLessThan, slot, i64::from(words.count()), other);
-        let word = self.load_element(words.address(0), slot, 3);
+        let word = self.load_slot((words, mask), slot);
         self.or_else(IntCC::UnsignedLessThanOrEqual, word, image.programs().len() as i64, other);
         // That of no program is no function.
         let function = self.load_element(image.entry_words().start, word, 2);
         let count = self.load_cx(I64, constant(), field!(slot_count));
         let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, function, count);
-        let next = self.b.create_block();
-        self.b.ins().brif(inside, next, &[], other, &[]);
-        self.continue_in(next);
+        self.only_if(inside, other);
         function
+    }
+
+    /// The word of a slot, after a comparison with the number of slots. The mask is a bound, too: where the index is a known number,
+    /// the verifier of emitted code learns nothing from that comparison.
+    pub(super) fn load_slot(&mut self, (words, mask): (&SlotWords, u32), slot: Value) -> Value {
+        let slot = self.b.ins().band_imm_u(slot, i64::from(mask));
+        self.load_element(words.address(0), slot, 3)
     }
 
     /// An element of so many bytes, as a power of two, of a table at a known address.

@@ -10,6 +10,7 @@ use std::sync::{Arc, RwLock};
 
 use super::array::{array_index, next_index};
 use super::hash::check_sizes;
+use super::slot_words::SlotWords;
 use super::store::{Extra, Store};
 use super::words::Words;
 use super::{Errno, MapFlags, MapKind, MapOps, MapSpec};
@@ -184,6 +185,13 @@ impl MapOps for OfMaps {
 
     fn inner(&self, key: &[u8]) -> Option<Arc<dyn MapOps>> {
         self.slots.read().expect("no panic while held").get(key).cloned()
+    }
+
+    fn slot_words(&self) -> Option<SlotWords> {
+        match &self.handles {
+            Handles::Array(words) => Some(words.shared()),
+            Handles::Hash(_) => None,
+        }
     }
 
     fn set_inner(&self, key: &[u8], map: Arc<dyn MapOps>, handle: u64) -> Result<(), Errno> {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Entry, MapSpec, ProgramWords};
+use super::{Entry, MapSpec, SlotWords};
 use crate::mem::Block;
 
 /// A map operation failed: one of the kernel's errno values, positive.
@@ -302,9 +302,9 @@ pub trait MapOps: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Where a prog array keeps what its slots have, so that generated code finds it without asking [`MapOps::program`], which
-    /// must give the same.
-    fn program_words(&self) -> Option<ProgramWords> {
+    /// Where a prog array or an array of maps keeps what its slots have, so that generated code finds it without asking
+    /// [`MapOps::program`] or [`MapOps::lookup`], which must give the same.
+    fn slot_words(&self) -> Option<SlotWords> {
         None
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use super::array::{array_index, next_index};
 use super::hash::check_sizes;
-use super::program_words::ProgramWords;
+use super::slot_words::SlotWords;
 use super::words::Words;
 use super::{Errno, MapOps, MapSpec};
 use crate::mem::{Arena, MemError};
@@ -70,7 +70,7 @@ impl MapOps for ProgArray {
         (self.slots.get(index) as u32).checked_sub(1)
     }
 
-    fn program_words(&self) -> Option<ProgramWords> {
+    fn slot_words(&self) -> Option<SlotWords> {
         Some(self.slots.shared())
     }
 

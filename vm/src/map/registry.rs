@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::absent::Absent;
+use super::array_table::ArrayTable;
 use super::{Errno, MapError, MapOps, MapSpec, Pointer, Slot, create, kernel_only};
 use crate::mem::{Arena, HandleRange, MemError};
 
@@ -44,6 +45,8 @@ pub struct Maps {
     chunks: [OnceLock<Chunk>; CHUNKS],
     /// Number of added maps.
     added: Mutex<u32>,
+    /// Of all maps, if inner maps may be arrays.
+    arrays: Option<ArrayTable>,
 }
 
 impl Maps {
@@ -89,7 +92,10 @@ impl Maps {
             }
         }
         let chunks = std::array::from_fn(|_| OnceLock::new());
-        let maps = Maps { arena: Arc::clone(arena), cpus, own, absent, handles, chunks, added: Mutex::new(0) };
+        let arrays = own.iter().any(|map| ArrayTable::serves(&**map)).then(|| ArrayTable::new(arena)).flatten();
+        let added = Mutex::new(0);
+        let maps = Maps { arena: Arc::clone(arena), cpus, own, absent, handles, chunks, added, arrays };
+        maps.own.iter().enumerate().for_each(|(index, map)| maps.enter(maps.handle(index), map));
         for index in fill {
             maps.fill_slots(index, &specs[index], program)?;
             maps.fill_elements(index, &specs[index])?;
@@ -211,9 +217,23 @@ impl Maps {
             cell.set(Chunk::new(&self.arena, count).map_err(|_| full())?).expect("only set under the lock");
         }
         let chunk = cell.get().expect("just set");
+        let handle = chunk.handles.addr(index);
+        self.enter(handle, &map);
         chunk.maps[index as usize].set(map).expect("each index is used once");
         *added += 1;
-        Ok(chunk.handles.addr(index))
+        Ok(handle)
+    }
+
+    /// Has generated code find a map that gets a handle.
+    fn enter(&self, handle: u64, map: &Arc<dyn MapOps>) {
+        if let Some(arrays) = &self.arrays {
+            arrays.add(handle, &**map);
+        }
+    }
+
+    /// Where arrays are, by handle, if inner maps may be arrays.
+    pub fn array_table(&self) -> Option<&ArrayTable> {
+        self.arrays.as_ref()
     }
 
     fn find_added(&self, map: &Arc<dyn MapOps>) -> Option<u64> {

@@ -6,33 +6,39 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Errno;
 use super::hidden_slab::HiddenSlab;
-use super::program_words::ProgramWords;
+use super::slot_words::SlotWords;
 use super::store::no_memory;
 use crate::mem::{Arena, MemError};
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(super) struct Words(Arc<HiddenSlab>);
+pub(super) struct Words {
+    /// As many as a power of two, if there are addresses for them: the words after the last index stay 0.
+    slab: Arc<HiddenSlab>,
+    count: u32,
+}
 
 impl Words {
     /// Words for `count` indices; `label` names them where they do not fit.
     pub(super) fn new(arena: &Arc<Arena>, label: String, count: u32) -> Result<Words, MemError> {
-        HiddenSlab::new(arena, label, 8, count).map(|slab| Words(Arc::new(slab)))
+        let room = count.checked_next_power_of_two().unwrap_or(count);
+        let slab = Arc::new(HiddenSlab::new(arena, label, 8, room)?);
+        Ok(Words { count: count.min(slab.slots()), slab })
     }
 
     /// The word of an index that has had one.
     #[inline(always)]
     pub(super) fn word(&self, index: u32) -> Option<&AtomicU64> {
-        if !self.0.has(index) {
+        if index >= self.count || !self.slab.has(index) {
             return None;
         }
-        let (block, off) = self.0.at(index);
+        let (block, off) = self.slab.at(index);
         Some(block.atomic(off))
     }
 
     /// The same words, for generated code.
-    pub(super) fn shared(&self) -> ProgramWords {
-        ProgramWords::new(&self.0)
+    pub(super) fn shared(&self) -> SlotWords {
+        SlotWords::new(&self.slab, self.count)
     }
 
     /// What an index has.
@@ -46,7 +52,7 @@ impl Words {
     /// # Errors
     /// `ENOMEM` if the map's arena has none, which is reported under the map's name; `E2BIG` if there is no such index.
     pub(super) fn make(&self, map: &str, index: u32) -> Result<&AtomicU64, Errno> {
-        self.0.grow(index).map_err(|error| no_memory(map, &error))?;
+        self.slab.grow(index).map_err(|error| no_memory(map, &error))?;
         self.word(index).ok_or(Errno::E2BIG)
     }
 

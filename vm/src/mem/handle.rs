@@ -62,6 +62,11 @@ impl HandleTable {
         self.stride
     }
 
+    /// Number of slots.
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
     /// The slot at this address, taken or not.
     pub fn slot(&self, addr: u64) -> Option<u32> {
         let off = addr.wrapping_sub(self.base());

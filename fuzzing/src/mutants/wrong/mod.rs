@@ -16,7 +16,8 @@ use twinbpf_jit::{Code, Emitted, Threads};
 use twinbpf_vm::mem::MemError;
 
 use crate::backend::JitMode;
-use crate::backend::vm::{World, batch, run_case};
+use crate::backend::vm::{batch, run_case};
+use crate::backend::world::World;
 use crate::generate::Case;
 
 pub use twinbpf_jit::faults::{Mistake, all};

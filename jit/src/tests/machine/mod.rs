@@ -8,6 +8,7 @@ mod calls;
 mod first_tier;
 mod for_each;
 mod inlining;
+mod inner_maps;
 mod intrinsics;
 mod iter_num;
 mod merged;
@@ -24,7 +25,7 @@ use twinbpf_vm::host::{Caller, HostFn, Reason, Runtime};
 use twinbpf_vm::ident::ImageId;
 use twinbpf_vm::image::{Image, Resolve, Target};
 use twinbpf_vm::interp::{Limits, Machine};
-use twinbpf_vm::map::{MapKind, MapSpec, Maps};
+use twinbpf_vm::map::{MapFlags, MapKind, MapSpec, Maps, Slot};
 use twinbpf_vm::mem::{Arena, Block, Bounds, RegionKind, RegionSpec, View};
 use twinbpf_vm::trap::{Trap, TrapCode};
 
@@ -163,6 +164,17 @@ fn hosts() -> Vec<Target> {
     own.into_iter().chain(iter).chain([attempt]).collect()
 }
 
+/// An array that may be an inner map beside others of other sizes.
+fn inner_array(name: &str, entries: u32) -> MapSpec {
+    MapSpec { flags: MapFlags::INNER_MAP.bits(), ..MapSpec::new(name, MapKind::Array, 4, 24, entries) }
+}
+
+/// A map of 4 maps like a template, of which the first are given by index.
+fn outer(kind: MapKind, template: MapSpec, inner: &[usize]) -> MapSpec {
+    let slots = (0..).zip(inner.iter().copied().map(Slot::Map)).collect();
+    MapSpec { inner: Some(Box::new(template)), slots, ..MapSpec::new("outer", kind, 4, 4, 4) }
+}
+
 impl Rig {
     pub(super) fn new(text: &str) -> Rig {
         Rig::with(&[text])
@@ -173,7 +185,9 @@ impl Rig {
     }
 
     /// `r2 = map_fd(0) ll` is the map of programs, each at its index, of 4 entries; 1 an array of 5 values of 24 bytes, 2 the same
-    /// per CPU, of which the machine is the last, 3 a hash of as many, 4 a queue.
+    /// per CPU, of which the machine is the last, 3 a hash of as many, 4 a queue, 5 a bloom filter. 6 and 7 are arrays of 5 and 9 such
+    /// values that may be inner maps: of 8, an array of 4 slots, the last two empty, and of 9, a hash. 10 and 11 are arrays with 3 and
+    /// 2 in their first slot.
     fn of(programs: Vec<Program>) -> Rig {
         Rig::over(Arena::new(1 << 26).unwrap(), programs)
     }
@@ -187,6 +201,12 @@ impl Rig {
             MapSpec::new("hash", MapKind::Hash, 4, 24, 5),
             MapSpec::new("queue", MapKind::Queue, 0, 24, 5),
             MapSpec::new("bloom", MapKind::BloomFilter, 0, 24, 5),
+            inner_array("short", 5),
+            inner_array("long", 9),
+            outer(MapKind::ArrayOfMaps, inner_array("template", 5), &[6, 7]),
+            outer(MapKind::HashOfMaps, inner_array("template", 5), &[6, 7]),
+            outer(MapKind::ArrayOfMaps, MapSpec::new("template", MapKind::Hash, 4, 24, 5), &[3]),
+            outer(MapKind::ArrayOfMaps, MapSpec::new("template", MapKind::PercpuArray, 4, 24, 5), &[2]),
         ];
         let maps = Arc::new(Maps::new(&specs, &arena, CPUS, &mut |_| None).unwrap());
         let policy = Policy { groups: Groups::ALL, ..Policy::default() };
@@ -248,7 +268,7 @@ impl Rig {
 
     /// Each map but the first has 10 + i under i for i < 4.
     fn fill_maps(&self) {
-        for map in &self.maps.own()[1..] {
+        for map in self.maps.own()[1..].iter().filter(|map| map.spec().inner.is_none()) {
             let mut value = [0; 24];
             while map.pop(&mut value).is_ok() {}
             for key in map.keys() {
