@@ -261,7 +261,7 @@ impl MapRef {
             };
             return Err(bad_argument(function, handle.position, why));
         };
-        Ok(MapRef(Arc::clone(map)))
+        Ok(MapRef(Arc::clone(&map.map)))
     }
 }
 

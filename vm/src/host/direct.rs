@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use super::map_table::KnownMap;
 use super::native::{Bridge, Context, Pair};
 use super::runtime::Samples;
 use super::thunk::{Entry, end};
 use super::{HostFn, Packet, Runtime};
-use crate::map::{MapKind, MapOps, MapSpec};
+use crate::map::MapOps;
 use crate::mem::CallerFrame;
 
 /// Most bytes of a key or value that is read from a frame.
@@ -15,14 +16,10 @@ const MOST: usize = 64;
 
 /// What such a function works on.
 pub(crate) struct MapCall<'a> {
-    pub(crate) map: &'a Arc<dyn MapOps>,
+    known: &'a KnownMap,
     source: Source<'a>,
-    /// Whether programs may change the map.
-    pub(crate) writable: bool,
     pub(crate) cpu: u32,
     frame: CallerFrame<'a>,
-    key_size: usize,
-    value_size: usize,
     found: Found,
 }
 
@@ -41,13 +38,30 @@ enum Source<'a> {
     Runtime(&'a mut Samples, &'a mut Option<Packet>),
 }
 
-impl MapCall<'_> {
+impl<'a> MapCall<'a> {
+    #[inline(always)]
+    fn new(known: &'a KnownMap, source: Source<'a>, cpu: u32, frame: CallerFrame<'a>) -> MapCall<'a> {
+        MapCall { known, source, cpu, frame, found: Found::Nothing }
+    }
+
+    /// The map.
+    #[inline(always)]
+    pub(crate) fn map(&self) -> &'a Arc<dyn MapOps> {
+        &self.known.map
+    }
+
+    /// Whether programs may change the map.
+    #[inline(always)]
+    pub(crate) fn writable(&self) -> bool {
+        self.known.writable
+    }
+
     /// Notes a reservation in the map, which is a ring buffer.
     pub(crate) fn hold_sample(&mut self, sample: u64, size: u64) {
         self.found = Found::Sample(size);
         match &mut self.source {
-            Source::Machine(machine) => machine.runtime().held.samples.add(sample, self.map),
-            Source::Runtime(samples, _) => samples.add(sample, self.map),
+            Source::Machine(machine) => machine.runtime().held.samples.add(sample, &self.known.map),
+            Source::Runtime(samples, _) => samples.add(sample, &self.known.map),
         }
     }
 
@@ -62,13 +76,13 @@ impl MapCall<'_> {
     /// What `work` makes of the key at an address; `None` if it is not in the frame.
     #[inline(always)]
     pub(crate) fn key<R>(&self, at: u64, work: impl FnOnce(&[u8]) -> R) -> Option<R> {
-        self.bytes(at, self.key_size, work)
+        self.bytes(at, self.known.key_size, work)
     }
 
     /// What `work` makes of the value at an address; `None` if it is not in the frame.
     #[inline(always)]
     pub(crate) fn value<R>(&self, at: u64, work: impl FnOnce(&[u8]) -> R) -> Option<R> {
-        self.bytes(at, self.value_size, work)
+        self.bytes(at, self.known.value_size, work)
     }
 
     /// The same of any bytes.
@@ -95,7 +109,7 @@ impl MapCall<'_> {
     /// r0 of a look-up: the address of the value, or null.
     #[inline(always)]
     pub(crate) fn look_up(&mut self, key: u64) -> Option<u64> {
-        let found = self.key(key, |key| self.map.lookup(key, self.cpu))?;
+        let found = self.key(key, |key| self.known.map.lookup(key, self.cpu))?;
         if found.is_some() {
             self.found = Found::Value;
         }
@@ -106,7 +120,7 @@ impl MapCall<'_> {
     #[inline(always)]
     pub(crate) fn set_value<R>(&self, at: u64, work: impl FnOnce(&mut [u8]) -> R) -> Option<R> {
         let mut room = [0; MOST];
-        let bytes = room.get_mut(..self.value_size)?;
+        let bytes = room.get_mut(..self.known.value_size)?;
         self.frame.contains(at, bytes.len()).then(|| {
             let result = work(bytes);
             self.frame.write(at, bytes);
@@ -147,23 +161,15 @@ fn call_by_handle<D: Direct>(
 ) -> Option<(u64, Option<(u64, bool)>)> {
     let cpu = runtime.cpu();
     let map = runtime.recent_maps.get(handle, &runtime.maps)?;
-    let (spec, source) = (map.spec(), Source::Runtime(&mut runtime.held.samples, &mut runtime.packet));
-    let (key_size, value_size) = (spec.key_size as usize, spec.value_size as usize);
-    let writable = spec.program_writable();
-    let mut call = MapCall { map, source, writable, cpu, frame, key_size, value_size, found: Found::Nothing };
+    let source = Source::Runtime(&mut runtime.held.samples, &mut runtime.packet);
+    let mut call = MapCall::new(map, source, cpu, frame);
     let done = direct(&mut call, args)?;
     let found = match call.found {
-        Found::Value if in_arena(spec.kind) => Some((value_size as u64, writable)),
+        Found::Value if map.in_arena => Some((map.value_size as u64, map.writable)),
         Found::Sample(size) => Some((size, true)),
         Found::Value | Found::Nothing => None,
     };
     Some((done, found))
-}
-
-/// Whether values of these maps lie in the arena, each an element of its region.
-fn in_arena(kind: MapKind) -> bool {
-    use MapKind::{Array, Hash, LpmTrie, LruHash, LruPercpuHash, PercpuArray, PercpuHash};
-    matches!(kind, Array | Hash | LpmTrie | LruHash | LruPercpuHash | PercpuArray | PercpuHash)
 }
 
 impl HostFn {
@@ -181,10 +187,7 @@ impl HostFn {
 /// What generated code passes where it knows the map.
 struct Known<D> {
     direct: D,
-    map: Arc<dyn MapOps>,
-    writable: bool,
-    key_size: usize,
-    value_size: usize,
+    map: KnownMap,
     general: HostFn,
 }
 
@@ -200,11 +203,8 @@ impl HostFn {
         let bind = self.bind.clone().expect("a function of a map");
         let bind = move |map: Arc<dyn MapOps>| {
             let general = bind(Arc::clone(&map));
-            let MapSpec { key_size, value_size, .. } = *map.spec();
-            let (key_size, value_size) = (key_size as usize, value_size as usize);
             let entry = by_arity(general.entry.arity, [known1::<D> as *const (), known2::<D> as _, known3::<D> as _]);
-            let writable = map.spec().program_writable();
-            let env = Known { direct, map, writable, key_size, value_size, general: general.clone() };
+            let env = Known { direct, map: KnownMap::new(map), general: general.clone() };
             HostFn { entry, env: Some(Arc::new(env)), ..general }
         };
         let general = self.clone();
@@ -254,14 +254,11 @@ entries! {
 #[inline(always)]
 unsafe fn run_known<D: Direct>(env: *const (), cx: *mut Context, args: [u64; 3]) -> Pair {
     // SAFETY: the caller promises what `env` is.
-    let known = unsafe { &*env.cast::<Known<D>>() };
-    let Known { direct, map, general, .. } = known;
-    let (writable, key_size, value_size) = (known.writable, known.key_size, known.value_size);
+    let Known { direct, map, general } = unsafe { &*env.cast::<Known<D>>() };
     // SAFETY: passed on to the caller.
     let (machine, frame, cpu) = unsafe { caller(cx) };
     let work = || {
-        let source = Source::Machine(&mut *machine);
-        let mut call = MapCall { map, source, writable, cpu, frame, key_size, value_size, found: Found::Nothing };
+        let mut call = MapCall::new(map, Source::Machine(&mut *machine), cpu, frame);
         let done = direct(&mut call, args);
         let [a1, a2, a3] = args;
         done.map_or_else(|| general.call(machine, &[a1, a2, a3, 0, 0]), Ok)

@@ -26,6 +26,7 @@ mod caller;
 mod direct;
 mod func;
 mod interrupt;
+mod map_table;
 pub mod native;
 #[expect(unsafe_code, reason = "runs generated code")]
 pub(crate) mod native_runtime;
@@ -51,12 +52,13 @@ use direct::Interpreted;
 pub(crate) use direct::MapCall;
 pub use func::{IntoHostFn, WithCaller};
 pub use interrupt::{Interrupt, Reason};
+pub use map_table::MapTable;
 pub use packet::Packet;
 pub(crate) use packet::{BROADCAST, ETH_HEADER, MAX_SKB};
 pub(crate) use packet_spec::skb;
 pub use packet_spec::{PacketKind, PacketSpec, Redirect};
 pub use ret::{Fail, HostRet};
-pub use runtime::{Attachment, MapTable, OutputFormat, Runtime, Task};
+pub use runtime::{Attachment, OutputFormat, Runtime, Task};
 pub use target::{Layers, Segments, TargetMemory, read_on};
 pub(crate) use walks::read_only;
 

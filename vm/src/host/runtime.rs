@@ -8,53 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use super::map_table::{MapTable, RecentMaps};
 use super::walks::Walks;
 use super::{Interrupt, Packet, TargetMemory};
-use crate::map::{MapOps, Maps};
+use crate::map::MapOps;
 use crate::mem::{Block, View};
-
-/// Finds maps by the handle a program holds.
-pub trait MapTable: Send + Sync {
-    /// The map with this handle, inner maps included. A handle that means a map means the same one from then on.
-    fn get(&self, handle: u64) -> Option<Arc<dyn MapOps>>;
-
-    /// Why the map with this handle cannot be used, if there is one: a sentence that names it.
-    fn absent(&self, _handle: u64) -> Option<&str> {
-        None
-    }
-}
-
-impl MapTable for Maps {
-    fn get(&self, handle: u64) -> Option<Arc<dyn MapOps>> {
-        Maps::get(self, handle).cloned()
-    }
-
-    fn absent(&self, handle: u64) -> Option<&str> {
-        Maps::absent(self, handle)
-    }
-}
 
 /// Longer than any program that is alive keeps a spin lock, even one that has to wait for a processor.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
-
-/// Maps by handle, the last few.
-#[derive(Default)]
-pub(super) struct RecentMaps([Option<(u64, Arc<dyn MapOps>)>; RecentMaps::COUNT]);
-
-impl RecentMaps {
-    const COUNT: usize = 4;
-
-    /// The map with a handle, from `maps` if it was not in the last calls.
-    #[inline(always)]
-    pub(super) fn get(&mut self, handle: u64, maps: &Arc<dyn MapTable>) -> Option<&Arc<dyn MapOps>> {
-        // Handles are 16 bytes apart.
-        let entry = &mut self.0[(handle >> 4) as usize % RecentMaps::COUNT];
-        if entry.as_ref().is_none_or(|(own, _)| *own != handle) {
-            *entry = Some((handle, maps.get(handle)?));
-        }
-        entry.as_ref().map(|(_, map)| map)
-    }
-}
 
 /// See the module documentation.
 pub struct Runtime {
@@ -255,7 +216,7 @@ impl Runtime {
     /// Begins a walk over the map with a handle, inside so many callbacks: the address of its keys. `None` if that map has no
     /// slots to walk over, or there is no memory.
     pub(crate) fn begin_walk(&mut self, handle: u64, depth: u32) -> Option<u64> {
-        let map = self.recent_maps.get(handle, &self.maps)?;
+        let map = &self.recent_maps.get(handle, &self.maps)?.map;
         let slots = map.slots().filter(|_| map.spec().kind.has_walk())?;
         let walk = self.held.walks.make(&self.view, map, slots).ok()?;
         let key = walk.key();

@@ -26,11 +26,11 @@ pub(super) fn functions() -> Vec<HostFn> {
         .with_direct(|call: &mut MapCall<'_>, [key, ..]| call.look_up(key)),
         HostFn::of_map("bpf_map_lookup_percpu_elem", lookup),
         HostFn::of_map("bpf_map_update_elem", update).with_direct(|call: &mut MapCall<'_>, [key, value, flags]| {
-            let update = |key: &[u8], value: &[u8]| call.map.update(key, value, flags, call.cpu);
+            let update = |key: &[u8], value: &[u8]| call.map().update(key, value, flags, call.cpu);
             changed(call, || call.value(value, |value| call.key(key, |key| update(key, value)))?)
         }),
         HostFn::of_map("bpf_map_delete_elem", delete).with_direct(|call: &mut MapCall<'_>, [key, ..]| {
-            changed(call, || call.key(key, |key| call.map.delete(key)))
+            changed(call, || call.key(key, |key| call.map().delete(key)))
         }),
         HostFn::of_map("bpf_map_push_elem", |mut caller: Host<'_>, map: &Map, value: Ptr, flags: u64| {
             writable(&caller, map)?;
@@ -38,14 +38,14 @@ pub(super) fn functions() -> Vec<HostFn> {
             HelperResult::Ok(map.push(room.copy(&mut caller, value, map.spec().value_size.into())?, flags)?)
         })
         .with_direct(|call: &mut MapCall<'_>, [value, flags, _]| {
-            changed(call, || call.value(value, |value| call.map.push(value, flags)))
+            changed(call, || call.value(value, |value| call.map().push(value, flags)))
         }),
         HostFn::of_map("bpf_map_pop_elem", |caller: Host<'_>, map: &Map, value: Ptr| take(caller, map, value, true))
-            .with_direct(|call: &mut MapCall<'_>, [value, ..]| taken(call, value, |value| call.map.pop(value))),
+            .with_direct(|call: &mut MapCall<'_>, [value, ..]| taken(call, value, |value| call.map().pop(value))),
         HostFn::of_map("bpf_map_peek_elem", |caller: Host<'_>, map: &Map, value: Ptr| take(caller, map, value, false))
-            .with_direct(|call: &mut MapCall<'_>, [value, ..]| match call.map.spec().kind {
-                MapKind::BloomFilter => call.value(value, |value| r0(ask(call.map, value))),
-                _ => taken(call, value, |value| call.map.peek(value)),
+            .with_direct(|call: &mut MapCall<'_>, [value, ..]| match call.map().spec().kind {
+                MapKind::BloomFilter => call.value(value, |value| r0(ask(call.map(), value))),
+                _ => taken(call, value, |value| call.map().peek(value)),
             }),
         HostFn::typed::<(), _>("bpf_for_each_map_elem", for_each).with_intrinsic(Intrinsic::ForEachElement),
         HostFn::typed::<(), _>("bpf_loop", repeat).with_intrinsic(Intrinsic::Loop),
@@ -151,7 +151,7 @@ fn ask(map: &Map, value: &[u8]) -> Result<(), Errno> {
 /// r0 of a change by generated code, unless the map is read-only for programs.
 #[inline(always)]
 fn changed(call: &MapCall<'_>, change: impl FnOnce() -> Option<Result<(), Errno>>) -> Option<u64> {
-    let result = if call.writable { change() } else { None }?;
+    let result = if call.writable() { change() } else { None }?;
     Some(r0(result))
 }
 

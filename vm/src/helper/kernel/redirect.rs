@@ -36,7 +36,7 @@ pub(super) fn functions() -> Vec<HostFn> {
             },
         ),
         HostFn::of_map("bpf_redirect_map", redirect_map).with_direct(|call: &mut MapCall<'_>, [key, flags, _]| {
-            let map = call.map;
+            let map = call.map();
             to_map(map, call.packet()?, key, flags).map(|action| action as u64)
         }),
         HostFn::typed::<(), _>("bpf_clone_redirect", clone_redirect),

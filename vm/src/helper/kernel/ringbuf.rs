@@ -16,7 +16,7 @@ pub(super) fn functions() -> Vec<HostFn> {
             if flags != 0 {
                 return None;
             }
-            match call.map.reserve_sample(size) {
+            match call.map().reserve_sample(size) {
                 Ok(sample) => {
                     call.hold_sample(sample, size);
                     Some(sample)
@@ -34,7 +34,7 @@ pub(super) fn functions() -> Vec<HostFn> {
         })
         .with_runtime_only(|runtime, sample| end(runtime, sample, true).then_some(0)),
         HostFn::of_map("bpf_ringbuf_output", output).with_direct(|call: &mut MapCall<'_>, [data, size, flags]| {
-            let ring = if flags & !WAKEUP_FLAGS == 0 { call.map.ring() } else { None }?;
+            let ring = if flags & !WAKEUP_FLAGS == 0 { call.map().ring() } else { None }?;
             let size = usize::try_from(size).ok()?;
             call.bytes(data, size, |bytes| ring.output(bytes).map_or_else(Errno::to_r0, |()| 0))
         }),
