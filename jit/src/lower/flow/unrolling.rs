@@ -21,8 +21,9 @@ const LONGEST: u32 = 64;
 const UNROLLED: u32 = 128;
 /// Copies of a body, the original one included: what is left to save by a fifth is small.
 const COPIES: u32 = 4;
-/// Instructions that a function gets by unrolling: as many as it has, between these.
-const GROWTH: (u32, u32) = (2 * UNROLLED, 1024);
+/// Instructions that a function gets by unrolling: a quarter of what it has, between these. The shortest loops come first, which gain
+/// most.
+const GROWTH: (u32, u32) = (LONGEST, 1024);
 
 /// The mutant of loop unrolling.
 pub const MUTANT: &str = "unrolled_loops_invert_the_last_branch";
@@ -35,7 +36,7 @@ struct Growth {
 
 impl Growth {
     fn of(insns: &[Insn], options: Options) -> Growth {
-        Growth { insns: (insns.len() as u32).clamp(GROWTH.0, GROWTH.1), room: Room::of(insns, options) }
+        Growth { insns: (insns.len() as u32 / 4).clamp(GROWTH.0, GROWTH.1), room: Room::of(insns, options) }
     }
 
     /// How many bodies a loop gets of so many instructions and blocks.
@@ -62,16 +63,16 @@ impl Flow {
         let preds = self.predecessors();
         let mut edges = std::mem::take(&mut self.back_edges);
         edges.sort_unstable();
-        for edges in edges.chunk_by(|(one, _), (two, _)| one == two) {
-            let latches = edges.iter().map(|(_, from)| *from).collect();
-            if let Some((body, len)) = self.short_loop(image, &preds, edges[0].0, latches) {
-                let copies = growth.take(len, body.len());
-                if copies > 1 {
-                    self.repeat(&body, copies);
-                    if input.mutant == MUTANT {
-                        let last = self.next.last_mut().expect("there are copies");
-                        *last = if let Next::Two(on, taken) = *last { Next::Two(taken, on) } else { *last };
-                    }
+        let loops = edges.chunk_by(|(one, _), (two, _)| one == two);
+        let mut loops: Vec<_> = loops.filter_map(|edges| self.short_loop(image, &preds, edges)).collect();
+        loops.sort_by_key(|(_, len)| *len);
+        for (body, len) in loops {
+            let copies = growth.take(len, body.len());
+            if copies > 1 {
+                self.repeat(&body, copies);
+                if input.mutant == MUTANT {
+                    let last = self.next.last_mut().expect("there are copies");
+                    *last = if let Next::Two(on, taken) = *last { Next::Two(taken, on) } else { *last };
                 }
             }
         }
@@ -95,14 +96,11 @@ impl Flow {
         preds
     }
 
-    /// The blocks of a loop in order, the header first, and how many instructions they have: if it is short, and without another header.
-    fn short_loop(
-        &self,
-        image: &Image,
-        preds: &[Vec<u32>],
-        header: u32,
-        mut latches: Vec<u32>,
-    ) -> Option<(Vec<u32>, u32)> {
+    /// The blocks of a loop with these edges back in order, the header first, and how many instructions they have: if it is short, and
+    /// without another header.
+    fn short_loop(&self, image: &Image, preds: &[Vec<u32>], edges: &[(u32, u32)]) -> Option<(Vec<u32>, u32)> {
+        let header = edges[0].0;
+        let mut latches: Vec<u32> = edges.iter().map(|(_, from)| *from).collect();
         let mut body = vec![header];
         let mut len = self.count(image, self.range(header)).0;
         while let Some(block) = latches.pop() {

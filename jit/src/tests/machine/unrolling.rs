@@ -31,9 +31,9 @@ fn counting(body: &str) -> String {
 fn short_loops_are_unrolled() {
     for options in [OPTIONS, FUEL] {
         assert_eq!(copies(&counting("r0 += r3"), options), 4);
-        assert_eq!(copies(&counting(&"r0 ^= r3\n".repeat(30)), options), 3);
-        assert_eq!(copies(&counting(&"r0 ^= r3\n".repeat(60)), options), 2);
-        assert_eq!(copies(&counting(&"r0 ^= r3\n".repeat(70)), options), 1);
+        assert_eq!(copies(&counting(&"r0 ^= r3\n".repeat(21)), options), 3);
+        assert_eq!(copies(&counting(&"r0 ^= r3\n".repeat(59)), options), 2);
+        assert_eq!(copies(&counting(&"r0 ^= r3\n".repeat(71)), options), 1);
     }
     let none = Options { opt: OptLevel::None, ..OPTIONS };
     assert_eq!(copies(&counting("r0 += r3"), none), 1);
