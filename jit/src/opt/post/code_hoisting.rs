@@ -19,13 +19,12 @@
 //! **Safety.** Only arithmetic without side effects moves, to a block that dominates all of its places and that its operands dominate.
 //! It moves into no loop where it was not, and where it makes an operand die, so that no more registers are in use.
 
-use std::collections::HashMap;
-
 use cranelift_codegen::Context;
 use cranelift_codegen::dominator_tree::DominatorTree;
 use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::{Block, Function, Inst, InstructionData, Opcode, Type, Value};
 use cranelift_codegen::loop_analysis::LoopAnalysis;
+use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use super::super::analysis::Analyses;
@@ -43,8 +42,8 @@ enum Term {
     Value(Value),
 }
 
-/// What an instruction computes.
-type Key = (Opcode, Type, SmallVec<[Term; 2]>);
+/// What an instruction computes; of two operands at most.
+type Key = (Opcode, Type, [Option<Term>; 2]);
 
 /// See the module documentation.
 #[derive(Default)]
@@ -68,7 +67,7 @@ impl Pass for CodeHoisting {
 
     fn run(&mut self, input: &mut Input<'_>) -> usize {
         let Context { func, domtree, loop_analysis, .. } = &mut *input.context;
-        self.classify(func, domtree);
+        self.classify(func, domtree, loop_analysis);
         if self.members.iter().all(|members| members.len() < 2) {
             return 0;
         }
@@ -88,13 +87,15 @@ impl Pass for CodeHoisting {
 }
 
 impl CodeHoisting {
-    /// Puts arithmetic into classes.
-    fn classify(&mut self, func: &Function, domtree: &DominatorTree) {
+    /// Puts arithmetic of loops and of their exits into classes.
+    fn classify(&mut self, func: &Function, domtree: &DominatorTree, loops: &LoopAnalysis) {
         self.members.clear();
         self.members.push(SmallVec::new());
         self.classes.clear();
         self.class.clear();
-        for block in domtree.cfg_rpo() {
+        let in_loop = |block: Block| loops.innermost_loop(block).is_some();
+        let wanted = domtree.cfg_rpo().filter(|block| in_loop(**block) || domtree.idom(**block).is_some_and(in_loop));
+        for block in wanted {
             for inst in func.layout.block_insts(*block) {
                 let Some(key) = self.key(func, inst) else { continue };
                 let class = *self.classes.entry(key).or_insert_with(|| {
@@ -115,12 +116,15 @@ impl CodeHoisting {
         if !is_arithmetic(opcode) {
             return None;
         }
-        let term = |value: &Value| match (constant(func, *value), self.class[*value]) {
-            (Some(bits), _) => Term::Constant(bits),
-            (None, 0) => Term::Value(*value),
-            (None, class) => Term::Class(class),
-        };
-        let terms = data.arguments(&func.dfg.value_lists).iter().map(term).collect();
+        let args = data.arguments(&func.dfg.value_lists);
+        let terms = [0, 1].map(|at| {
+            let value = *args.get(at)?;
+            Some(match (self.class[value], constant(func, value)) {
+                (0, Some(bits)) => Term::Constant(bits),
+                (0, None) => Term::Value(value),
+                (class, _) => Term::Class(class),
+            })
+        });
         Some((opcode, func.dfg.value_type(func.dfg.first_result(inst)), terms))
     }
 
