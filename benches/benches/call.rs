@@ -1,7 +1,10 @@
 //! What does a call cost: of a whole program, of a subprogram, of a callback, of a number of an iterator, of a program that takes
 //! over? All but the first two beside the kernel.
 
+use std::process::ExitCode;
+
 use twinbpf_benches::bench::{Case, Machine, run};
+use twinbpf_benches::left_out::complete;
 use twinbpf_benches::peers::twinbpf::Mode;
 use twinbpf_benches::peers::{Make, calls, rbpf, sbpf};
 use twinbpf_benches::performance;
@@ -19,7 +22,11 @@ const COLUMNS: &[&str] =
     &["trusted", "jit", "jit+fuel", "interp", "rbpf jit", "sbpf raw", "sbpf jit", "rbpf interp", "sbpf interp", KERNEL];
 const KERNEL: &str = "kernel";
 
-fn main() {
+fn main() -> ExitCode {
+    complete(bench)
+}
+
+fn bench() {
     let cases = vec![
         case("empty", 1, 0, true),
         case("local", ROUNDS, SUM, true),

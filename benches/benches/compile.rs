@@ -2,15 +2,17 @@
 //! loads many, in contexts and caches that are warm; for one of 40,000 instructions? How long from bytes to the first
 //! result of that one? And how long from the first call of a cold program until a call of native code has returned?
 
+use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
 use twinbpf::{Engine, Object};
-use twinbpf_benches::bench::{Case, Machine, run};
+use twinbpf_benches::bench::{Case, Machine, is_selected, run};
 use twinbpf_benches::clock::wall_ns;
 use twinbpf_benches::compiling::{
     Wall, in_first_tier, in_rbpf, in_sbpf, in_twinbpf, large, large_program, small, warm,
 };
+use twinbpf_benches::left_out::{complete, leave_out};
 use twinbpf_benches::peers::twinbpf::{Mode, instantiate, instantiate_in};
 use twinbpf_benches::peers::{Make, Runner, rbpf, sbpf};
 use twinbpf_benches::performance;
@@ -44,10 +46,16 @@ const COLD_ROUNDS: usize = 300;
 /// Work of every workload inside the large program.
 const LEN: u64 = 64;
 
-fn main() {
+fn main() -> ExitCode {
+    complete(bench)
+}
+
+fn bench() {
     let large = large();
-    if let Err(error) = &large {
-        println!("no large program: {error}");
+    if let Err(error) = &large
+        && is_selected(LARGE)
+    {
+        leave_out("the large program", error);
     }
     let program = large.as_ref().ok().map(|object| large_program(object).unwrap_or_else(|error| panic!("{error}")));
     let mut promises = Promises::default();

@@ -3,9 +3,10 @@
 
 use std::fmt::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 use twinbpf_benches::bench::has_flag;
+use twinbpf_benches::left_out::{complete, leave_out};
 use twinbpf_benches::performance;
 use twinbpf_benches::promise::Promises;
 use twinbpf_benches::session::{Rig, Took};
@@ -52,7 +53,7 @@ fn alternate(rig: &Rig, rounds: usize, file: &str, definitions: &[String]) -> [C
         for (command, took) in [&ours, &theirs].into_iter().zip(&mut took) {
             match rig.measure(command) {
                 Ok(one) => took.push(one),
-                Err(why) => println!("left out: {why}"),
+                Err(why) => leave_out(&command[0], &why),
             }
         }
     }
@@ -86,13 +87,17 @@ impl Results {
     }
 }
 
-fn main() {
+fn main() -> ExitCode {
+    complete(bench)
+}
+
+fn bench() {
     if !has_flag("--bench") {
         return;
     }
     let rig = match Rig::new() {
         Ok(rig) => rig,
-        Err(why) => return println!("definitions are not measured: {why}"),
+        Err(why) => return leave_out("all", &why),
     };
     let mut results = Results { promises: Promises::default(), table: String::new() };
     let libc = std::fs::canonicalize("/lib/x86_64-linux-gnu/libc.so.6").map(|path| path.display().to_string());
@@ -108,7 +113,7 @@ fn main() {
     for (name, definitions) in files {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/debug-files").join(name);
         let Ok(file) = std::fs::canonicalize(file) else {
-            println!("{name} is not measured: .ci/debug-files makes it");
+            leave_out(name, ".ci/debug-files makes it");
             continue;
         };
         for definition in definitions {

@@ -5,7 +5,7 @@
 use std::ffi::c_void;
 use std::fmt::Write;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use twinbpf::hook::{Call, Callback, Function, Hook, Module, Point};
 use twinbpf::{Config, Engine, EngineKind, HookOptions, Hooks, InstancePre, Linker, Object};
 use twinbpf_benches::bench::has_flag;
 use twinbpf_benches::clock;
+use twinbpf_benches::left_out::{complete, leave_out};
 use twinbpf_benches::performance;
 use twinbpf_benches::promise::Promises;
 use twinbpf_benches::rounds::Figure;
@@ -244,7 +245,7 @@ impl Bench {
                         drop(attached);
                     }
                     Err(why) => {
-                        println!("{name} is left out: {why}");
+                        leave_out(&format!("{name}, {}", target.path), &why);
                         *rounds = None;
                     }
                 }
@@ -311,7 +312,11 @@ fn added(figures: &[Option<Figure>], name: &str) -> Option<f64> {
     Some(at(name)?.ns() - at("bare call")?.ns())
 }
 
-fn main() {
+fn main() -> ExitCode {
+    complete(bench)
+}
+
+fn bench() {
     if !has_flag("--bench") {
         return;
     }
@@ -320,7 +325,7 @@ fn main() {
     let targets: Result<Vec<Target>, String> = targets.into_iter().collect();
     let (bench, targets) = match (Bench::new(), targets) {
         (Ok(bench), Ok(targets)) => (bench, targets),
-        (Err(why), _) | (_, Err(why)) => return println!("hooks are not measured: {why}"),
+        (Err(why), _) | (_, Err(why)) => return leave_out("all", &why),
     };
     let all: Vec<Vec<Option<Figure>>> = targets.iter().map(|target| bench.measure(target)).collect();
     let update = bench.hash_update();
@@ -360,7 +365,7 @@ fn main() {
                 promises.at_most(&format!("attach to {MANY} functions, {kind}"), Some(attach), 100.0, " ms");
                 promises.at_most(&format!("detach from {MANY} functions, {kind}"), Some(detach), 100.0, " ms");
             }
-            Err(why) => println!("{kind} is left out: {why}"),
+            Err(why) => leave_out(kind, &why),
         }
     }
     promises.print();

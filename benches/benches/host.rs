@@ -1,7 +1,10 @@
 //! What does a call of a host function cost? A thousand calls in a loop: of a closure that adds two numbers, and of a
 //! function of the C library that no machine of others can call.
 
+use std::process::ExitCode;
+
 use twinbpf_benches::bench::{Case, Machine, run};
+use twinbpf_benches::left_out::complete;
 use twinbpf_benches::peers::twinbpf::Mode;
 use twinbpf_benches::peers::{Make, calls, rbpf, sbpf};
 use twinbpf_benches::performance;
@@ -13,7 +16,11 @@ const ROUNDS: u32 = 1000;
 const COLUMNS: &[&str] =
     &["trusted", "jit", "jit+fuel", "interp", "rbpf jit", "rbpf cranelift", "sbpf raw", "sbpf jit"];
 
-fn main() {
+fn main() -> ExitCode {
+    complete(bench)
+}
+
+fn bench() {
     let ours = |name, program, mode| Machine::ours(name, Box::new(move || calls::in_twinbpf(program, mode)) as Make);
     let all_of_ours = |program| {
         vec![

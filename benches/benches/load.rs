@@ -3,8 +3,10 @@
 //! and check it, so their figures are only the last part of ours.
 
 use std::path::Path;
+use std::process::ExitCode;
 
 use twinbpf_benches::bench::{Case, Machine, run};
+use twinbpf_benches::left_out::complete;
 use twinbpf_benches::peers::{Make, Runner, sbpf};
 use twinbpf_benches::performance;
 use twinbpf_benches::workload::{Dialect, WORKLOADS, code, corpus};
@@ -14,7 +16,11 @@ use twinbpf_loader::{LinkOptions, Object};
 /// Folders of the corpus whose objects are loaded together.
 const FOLDERS: &[&str] = &["scripts", "maps", "packets", "kernel", "bench"];
 
-fn main() {
+fn main() -> ExitCode {
+    complete(bench)
+}
+
+fn bench() {
     let mut cases: Vec<Case> = FOLDERS.iter().map(|folder| objects_in(folder)).collect();
     cases.extend(WORKLOADS.iter().map(|workload| {
         let object = vec![read(&corpus().join(format!("bench/{}.bpf.o", workload.name)))];

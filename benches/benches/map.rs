@@ -1,8 +1,10 @@
 //! How long does a map operation of a program take, by kind of map? Beside the same program of the same object in the kernel.
 
 use std::fmt::Write;
+use std::process::ExitCode;
 
 use twinbpf_benches::bench::{Case, Machine, is_selected, run};
+use twinbpf_benches::left_out::complete;
 use twinbpf_benches::million;
 use twinbpf_benches::peers::twinbpf::Mode;
 use twinbpf_benches::peers::{Make, maps};
@@ -40,7 +42,11 @@ const LEGEND: &str = "\
   a trie nor what the allocator rounds up to)
 - ring: the consumer empties the buffer between runs, and its time does not count";
 
-fn main() {
+fn main() -> ExitCode {
+    complete(bench)
+}
+
+fn bench() {
     let names = maps::operations().unwrap_or_else(|error| panic!("{error}"));
     let cases = names.into_iter().map(|name| {
         let program = name.clone();

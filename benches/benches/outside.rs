@@ -3,8 +3,11 @@
 //! of the other tables, and plain `clang -O2` with vectors, unrolled loops and the C library; and as WebAssembly in wasmtime, another
 //! sandbox on the same Cranelift. `-- --selection` takes the workloads that tuning may use instead of both, and writes nothing.
 
+use std::process::ExitCode;
+
 use twinbpf::PassSet;
-use twinbpf_benches::bench::{Case, Machine, has_flag, run};
+use twinbpf_benches::bench::{Case, Machine, has_flag, is_selected, run};
+use twinbpf_benches::left_out::{complete, leave_out};
 use twinbpf_benches::outside::Outside;
 use twinbpf_benches::peers::twinbpf::Mode;
 use twinbpf_benches::peers::{Make, native, wasmtime};
@@ -51,14 +54,18 @@ const LEGEND: &str = "\
 - wasmtime, wasmtime+fuel: the same C for wasm32 with the options of native, `-mbulk-memory` in place of a C library's `memcpy`,
   and a stack of 1 MiB; by wasmtime on the Cranelift that twinbpf has, in its default sandbox, and with `consume_fuel`";
 
-fn main() {
+fn main() -> ExitCode {
+    complete(bench)
+}
+
+fn bench() {
     let with_native = native::available();
     if !with_native {
-        println!("no {}: the columns of native code are left out", native::clang());
+        leave_out("the columns of native code", &format!("no {}", native::clang()));
     }
     let wasm = wasmtime::available();
     if let Err(why) = &wasm {
-        println!("the columns of wasmtime are left out: {}", why.trim());
+        leave_out("the columns of wasmtime", why);
     }
     let ours = OURS.iter().map(|(name, _)| *name);
     let natives = if with_native { &[NATIVE, UNBOUND][..] } else { &[] };
@@ -69,9 +76,10 @@ fn main() {
     let tuning = has_flag("--selection");
     let cases = |set: Vec<Outside>| set.into_iter().map(|subject| case(subject, with_native, wasms)).collect();
     let unseen = if tuning { None } else { run("sealed", &columns, cases(sealed())) };
-    for subject in if tuning { selection() } else { reported() } {
+    let set = if tuning { selection() } else { reported() };
+    for subject in set.into_iter().filter(|subject| is_selected(subject.name)) {
         match subject.object() {
-            Err(why) => println!("{} left out: {}", subject.name, why.trim()),
+            Err(why) => leave_out(subject.name, &why),
             Ok(_) if subject.is_plain_c() => plain.push(case(subject, with_native, wasms)),
             Ok(_) => real.push(case(subject, false, &[])),
         }

@@ -2,8 +2,10 @@
 //! and with bpftrace, in turns. Needs root.
 
 use std::fmt::Write;
+use std::process::ExitCode;
 
 use twinbpf_benches::bench::has_flag;
+use twinbpf_benches::left_out::{complete, leave_out};
 use twinbpf_benches::performance;
 use twinbpf_benches::promise::Promises;
 use twinbpf_benches::rounds;
@@ -62,7 +64,7 @@ fn alternate<const N: usize>(rig: &Rig, rounds: usize, commands: [Vec<String>; N
             match (rig.call_ns(command), took.as_mut()) {
                 (Ok(one), Some(all)) => all.push(one),
                 (Err(why), Some(_)) => {
-                    println!("left out: {why}");
+                    leave_out(&command[0], &why);
                     *took = None;
                 }
                 (_, None) => {}
@@ -86,13 +88,17 @@ fn share(none: Option<f64>, own: Option<f64>, other: Option<f64>) -> Option<f64>
     Some((own? - none?) / (other? - none?))
 }
 
-fn main() {
+fn main() -> ExitCode {
+    complete(bench)
+}
+
+fn bench() {
     if !has_flag("--bench") {
         return;
     }
     let rig = match Rig::new() {
         Ok(rig) => rig,
-        Err(why) => return println!("overhead is not measured: {why}"),
+        Err(why) => return leave_out("all", &why),
     };
     let (mut promises, mut table) = (Promises::default(), String::new());
     let object = corpus().join("scripts/syscall_counts.bpf.o").display().to_string();

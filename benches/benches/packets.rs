@@ -1,6 +1,9 @@
 //! How long does a packet take through an XDP or TC program? Real programs, beside the kernel on the same packets.
 
-use twinbpf_benches::bench::{Case, Machine, run};
+use std::process::ExitCode;
+
+use twinbpf_benches::bench::{Case, Machine, is_selected, run};
+use twinbpf_benches::left_out::{complete, leave_out};
 use twinbpf_benches::packets::{
     PLAIN, PROGRAMS, Program, expected, frames, in_batches, in_kernel, in_place, short_and_long,
 };
@@ -32,7 +35,11 @@ const LEGEND: &str = "\
   move the start of a packet get a service at another address: they find none. `bpf_skb_set_tunnel_key` is a host function
   of the bench that does nothing";
 
-fn main() {
+fn main() -> ExitCode {
+    complete(bench)
+}
+
+fn bench() {
     let (pair, set) = (short_and_long(), frames());
     let cases = PLAIN.iter().filter_map(|program| case(program, &pair, true));
     let base = run("64 and 1,500 bytes", &[KERNEL, CALL, BATCH, SCRUB], cases.collect());
@@ -45,10 +52,13 @@ fn main() {
     performance::write("packets", "Packets", &body);
 }
 
-/// Without what is not on this machine.
+/// Without what is not selected, or not on this machine.
 fn case(program: &'static Program, frames: &[Vec<u8>], scrubbed: bool) -> Option<Case> {
+    if !is_selected(program.name) {
+        return None;
+    }
     if let Err(why) = program.object() {
-        println!("{} left out: {}", program.name, why.trim());
+        leave_out(program.name, &why);
         return None;
     }
     let expected = expected(program, frames).unwrap_or_else(|error| panic!("{}: {error}", program.name));

@@ -6,11 +6,13 @@
 //! trusted code in place of sandboxed, `-- --first` the first set, of `corpus/bench`, which decides nothing.
 
 use std::fmt::Write as _;
+use std::process::ExitCode;
 
 use twinbpf::{Config, Engine, EngineKind, Linker, Object, PassSet};
 use twinbpf_benches::ablation::{Build, Changes, EQUAL, Loss, Spread, builds};
 use twinbpf_benches::bench::{has_flag, is_selected};
 use twinbpf_benches::clock::thread_cpu_ns;
+use twinbpf_benches::left_out::{complete, leave_out};
 use twinbpf_benches::outside::{FRAME, Outside, engine};
 use twinbpf_benches::peers::twinbpf::{Mode, instantiate_in};
 use twinbpf_benches::peers::{Run, Runner, Subject};
@@ -25,7 +27,11 @@ const ROUNDS: usize = 3;
 /// Rounds of compiling.
 const COMPILATIONS: usize = 11;
 
-fn main() {
+fn main() -> ExitCode {
+    complete(bench)
+}
+
+fn bench() {
     let mode = if has_flag("--trusted") { Mode::Trusted } else { Mode::Sandbox };
     let builds = builds(is_selected);
     let subjects = available();
@@ -77,7 +83,7 @@ fn available() -> Vec<(Outside, Object)> {
     for subject in if has_flag("--first") { first() } else { selection() } {
         match subject.object() {
             Ok(object) => all.push((subject, object)),
-            Err(why) => println!("{} left out: {}", subject.name, why.trim()),
+            Err(why) => leave_out(subject.name, &why),
         }
     }
     all

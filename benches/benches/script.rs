@@ -3,9 +3,10 @@
 
 use std::fmt::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 use twinbpf_benches::bench::has_flag;
+use twinbpf_benches::left_out::{complete, leave_out};
 use twinbpf_benches::performance;
 use twinbpf_benches::promise::Promises;
 use twinbpf_benches::rounds;
@@ -57,7 +58,7 @@ fn alternate<const N: usize>(rig: &Rig, commands: [(Vec<String>, usize); N]) -> 
                 took.push(None);
                 continue;
             }
-            let one = rig.measure(command).inspect_err(|why| println!("left out: {why}"));
+            let one = rig.measure(command).inspect_err(|why| leave_out(&command[..2].join(" "), why));
             took.push(one.ok().map(|one| (one.cpu_ns / 1e9, one.peak_kb / 1024.0)));
             *output = rig.output();
         }
@@ -107,13 +108,17 @@ fn row(table: &mut String, what: &str, sides: [&Rounds; 3]) {
     writeln!(table, "| {what} | {} |", cells.join(" | ")).expect("strings take all");
 }
 
-fn main() {
+fn main() -> ExitCode {
+    complete(bench)
+}
+
+fn bench() {
     if !has_flag("--bench") {
         return;
     }
     let rig = match Rig::new().and_then(|rig| prepare(&rig).map(|()| rig)) {
         Ok(rig) => rig,
-        Err(why) => return println!("scripts are not measured: {why}"),
+        Err(why) => return leave_out("all", &why),
     };
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("script");
     let file = |name: String| here.join(name).display().to_string();

@@ -5,11 +5,12 @@
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use twinbpf_benches::bench::has_flag;
+use twinbpf_benches::left_out::{complete, leave_out};
 use twinbpf_benches::performance;
 use twinbpf_benches::promise::Promises;
 use twinbpf_benches::rounds::Figure;
@@ -35,16 +36,21 @@ const ROOM: u64 = 1_100_000;
 const RELOCATED: [&str; 2] = ["scripts/execsnoop.bpf.o", "scripts/tasks.bpf.o"];
 const ONE_LINER: &str = "tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }";
 
-fn main() {
+fn main() -> ExitCode {
+    complete(bench)
+}
+
+fn bench() {
     if let Some(object) = std::env::args().skip_while(|word| word != "link").nth(1) {
-        return println!("{}", link(&object));
+        println!("{}", link(&object));
+        return;
     }
     if !has_flag("--bench") {
         return;
     }
     let rig = match Rig::new() {
         Ok(rig) => rig,
-        Err(why) => return println!("sessions are not measured: {why}"),
+        Err(why) => return leave_out("all", &why),
     };
     let mut report = Report::default();
     starts(&rig, &mut report);
@@ -110,7 +116,7 @@ fn alternate<const N: usize>(
             match (side(), took.as_mut()) {
                 (Ok(one), Some(all)) => all.push(one),
                 (Err(why), Some(_)) => {
-                    println!("left out: {why}");
+                    leave_out("a side", &why);
                     *took = None;
                 }
                 (_, None) => {}
@@ -165,7 +171,7 @@ fn sources(rig: &Rig, report: &mut Report) {
     };
     let (source, object) = (ours("syscall_counts.bpf.c"), ours("syscall_counts.bpf.o"));
     if let Err(why) = rig.measure(&source) {
-        return println!("left out: {why}");
+        return leave_out("the kept source", &why);
     }
     let took = alternate(ROUNDS, [&mut || rig.measure(&source), &mut || rig.measure(&object)]);
     let [kept, built] = took.each_ref().map(|took| figure(took, |took| took.start_ns));
@@ -218,6 +224,9 @@ fn links(rig: &Rig, report: &mut Report) {
         let libbpf = rig.path("libbpf");
         let rounds = (0..ROUNDS).map(|_| Some([printed(&own)?, printed(&libbpf)?]));
         let rounds: Option<Vec<[f64; 2]>> = rounds.collect();
+        if rounds.is_none() {
+            leave_out(&format!("open and link of {name}"), "a process has not printed its time");
+        }
         let side = |at: usize| Some(Figure::new(rounds.as_ref()?.iter().map(|round| round[at]).collect()));
         let (own, c) = (side(0), side(1));
         report.promises.at_most(&format!("open and link of {name}, twinbpf / libbpf"), ratio(&own, &c), 1.0, "");
@@ -262,7 +271,7 @@ fn events(rig: &Rig, report: &mut Report) {
 /// A session whose map is read meanwhile, beside one whose map is not.
 fn scraped(rig: &Rig, report: &mut Report) {
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|socket| socket.local_addr());
-    let Ok(address) = port else { return println!("left out: no port for metrics") };
+    let Ok(address) = port else { return leave_out("metrics", "no port for them") };
     let (served, events) = (rig.path(SERVED), rig.path("events.bpf.o"));
     let alone = words(&[&rig.twinbpf(), "run", &served, &events, "--"], rig.burst(EVENTS));
     let metrics = ["--metrics", &address.to_string(), "--"];

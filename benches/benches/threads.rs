@@ -2,8 +2,10 @@
 //! same in the kernel.
 
 use std::fmt::Write;
+use std::process::ExitCode;
 
 use twinbpf_benches::bench::{has_flag, is_selected};
+use twinbpf_benches::left_out::{complete, leave_out};
 use twinbpf_benches::peers::maps;
 use twinbpf_benches::performance;
 use twinbpf_benches::promise::Promises;
@@ -20,7 +22,11 @@ Throughput of so many threads together over that of one, sandboxed, each on a CP
 `BPF_PROG_TEST_RUN` at the same time. Medians of 41 rounds. Together: what all threads do in a time, over what as many do in the
 kernel. An operation that takes less time of its own spends more of it on lines of memory that the other thread has written.";
 
-fn main() {
+fn main() -> ExitCode {
+    complete(bench)
+}
+
+fn bench() {
     let names = maps::operations().unwrap_or_else(|error| panic!("{error}"));
     let most = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
     let head = "| map operation | threads | one, ns | one in the kernel, ns | twinbpf | kernel | twinbpf / kernel | together / kernel |\n\
@@ -28,7 +34,7 @@ fn main() {
     let (mut table, mut promises) = (head.to_owned(), Promises::default());
     for name in names.iter().filter(|name| is_selected(name)) {
         let own = Measured::in_twinbpf(name, most).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let kernel = Measured::in_kernel(name, most).map_err(|why| println!("kernel left out of {name}: {why}")).ok();
+        let kernel = Measured::in_kernel(name, most).map_err(|why| leave_out(&format!("kernel in {name}"), &why)).ok();
         if has_flag("--bench") {
             for threads in 2..=most {
                 compare(name, threads, [Some(&own), kernel.as_ref()], &mut table, &mut promises);

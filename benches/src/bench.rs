@@ -2,12 +2,14 @@
 //!
 //! Criterion measures the distribution of each backend of twinbpf; the table at the end comes from samples that alternate
 //! between all backends. `-- NAME` takes only the cases with this in their name, `-- --write` puts the table into
-//! `docs/performance.md`.
+//! `docs/performance.md`, and with `-- --partial` a bench succeeds that has left something out ([`left_out`](crate::left_out)).
 
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput};
 
+pub use crate::arguments::{has_flag, is_selected};
+use crate::left_out::leave_out;
 use crate::peers::{Make, Subject};
 use crate::probe::{check, probe};
 use crate::rounds::measure;
@@ -21,6 +23,8 @@ pub struct Machine {
     name: &'static str,
     make: Make,
     kind: Kind,
+    /// It is known not to run the case.
+    is_gap: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,17 +39,17 @@ enum Kind {
 impl Machine {
     /// A backend of twinbpf. The bench fails if it cannot run or returns another result.
     pub fn ours(name: &'static str, make: Make) -> Self {
-        Self { name, make, kind: Kind::Ours }
+        Self { name, make, kind: Kind::Ours, is_gap: false }
     }
 
     /// Native code or the kernel: known to be right, but not everywhere.
     pub fn known(name: &'static str, make: Make) -> Self {
-        Self { name, make, kind: Kind::Known }
+        Self { name, make, kind: Kind::Known, is_gap: false }
     }
 
     /// A peer, which first has to return the right result in a process of its own.
     pub fn peer(name: &'static str, make: Make) -> Self {
-        Self { name, make, kind: Kind::Peer }
+        Self { name, make, kind: Kind::Peer, is_gap: false }
     }
 }
 
@@ -62,29 +66,42 @@ pub struct Case {
 }
 
 impl Case {
+    /// Names backends that are known not to run this case, or not to return the right result: leaving them out is no failure of
+    /// the bench.
+    ///
+    /// # Panics
+    ///
+    /// When the case has no such backend.
+    #[must_use]
+    pub fn with_gaps(mut self, names: &[&str]) -> Self {
+        for name in names {
+            let machine = self.machines.iter_mut().find(|machine| machine.name == *name);
+            machine.unwrap_or_else(|| panic!("{} has no {name}", self.name)).is_gap = true;
+        }
+        self
+    }
+
     /// The backends that return the expected result; others that do not, with the reason. Ours have to.
     fn ready(&self) -> (Vec<Subject>, Vec<String>) {
-        let (mut subjects, mut left_out) = (Vec::new(), Vec::new());
-        for Machine { name, make, kind } in &self.machines {
+        let (mut subjects, mut notes) = (Vec::new(), Vec::new());
+        for Machine { name, make, kind, is_gap } in &self.machines {
             let checked = if *kind == Kind::Peer { probe(make, self.expected) } else { check(make, self.expected) };
             match checked.and_then(|()| make()) {
                 Ok(machine) => subjects.push(Subject { name, machine }),
                 Err(why) if *kind == Kind::Ours => panic!("{name}, {}: {}", self.name, why.trim()),
-                Err(why) => left_out.push(format!("{name} left out of {}: {}", self.name, why.trim())),
+                Err(why) => {
+                    let note = format!("{name} left out of {}: {}", self.name, why.trim());
+                    if *is_gap {
+                        println!("{note}");
+                    } else {
+                        leave_out(&format!("{name} in {}", self.name), &why);
+                    }
+                    notes.push(note);
+                }
             }
         }
-        (subjects, left_out)
+        (subjects, notes)
     }
-}
-
-/// Whether the command line has this flag.
-pub fn has_flag(word: &str) -> bool {
-    std::env::args().skip(1).any(|argument| argument == word)
-}
-
-/// Whether the command line selects this case: it has no filter, or one that is part of this name.
-pub fn is_selected(name: &str) -> bool {
-    std::env::args().skip(1).find(|argument| !argument.starts_with('-')).is_none_or(|part| name.contains(&part))
 }
 
 /// Runs every case and prints the table, whose ratios are to the first column; `None` if this is not `cargo bench`.
@@ -98,9 +115,8 @@ pub fn run(subject: &'static str, columns: &[&'static str], mut cases: Vec<Case>
         .measurement_time(Duration::from_millis(300));
     let mut table = Table { subject, columns: columns.to_vec(), rows: Vec::new(), notes: Vec::new() };
     for case in &cases {
-        let (mut subjects, left_out) = case.ready();
-        left_out.iter().for_each(|line| println!("{line}"));
-        table.notes.extend(left_out);
+        let (mut subjects, notes) = case.ready();
+        table.notes.extend(notes);
         // Without `cargo bench` there is only the check.
         if has_flag("--bench") {
             distributions(&mut criterion, subject, case, &mut subjects);

@@ -5,9 +5,11 @@
 //! measurement that the printed tables come from. It is no part of the product, nothing depends on it.
 
 pub mod ablation;
+mod arguments;
 pub mod bench;
 pub mod clock;
 pub mod compiling;
+pub mod left_out;
 pub mod million;
 pub mod outside;
 pub mod packets;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use twinbpf::{Instance, InstancePre, MapOps, Object};
 
 use crate::clock::thread_cpu_ns;
+use crate::left_out::leave_out;
 use crate::peers::linux::object::{InKernel, as_classifiers};
 use crate::peers::maps::{PACKET, all_succeed};
 use crate::peers::twinbpf::{Mode, instantiate};
@@ -41,7 +42,7 @@ pub fn measure(kind: &str) -> Result<Vec<(Figure, Option<Figure>)>, String> {
         kernel = kernel.and_then(|mut all| in_kernel(kind).map(|one| all.push(one)).map(|()| all));
     }
     if let Err(why) = &kernel {
-        println!("kernel left out of {kind}: {why}");
+        leave_out(&format!("kernel in a million of {kind}"), why);
     }
     let figure = |all: &[Answers], at: usize| Figure::new(all.iter().map(|answers| answers[at]).collect());
     let both = |at| (figure(&own, at), kernel.as_ref().ok().map(|all| figure(all, at)));
