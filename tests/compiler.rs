@@ -42,6 +42,7 @@ fn native_code_alone_is_an_error_with_object_program_and_stage() {
             format!("wrong.bpf.o: cannot be compiled: program {name}, function {name}: internal compiler error");
         assert!(error.starts_with(&begin), "{error}");
         assert!(error.contains(&format!(" in stage {}: panic: ", stage.replace('_', " "))), "{error}");
+        assert!(error.ends_with("please report it with the object"), "nothing runs it: {error}");
     }
     // The engine continues.
     let pre = linked(&engine, "no_stage_of_this_name").expect("it is compiled");
@@ -55,6 +56,7 @@ fn an_object_file_fails_alike() {
     let pre = linked(&engine(EngineKind::Interp), "increment_sinking").expect("nothing is compiled yet");
     let target = Target::new(None, Cpu::Baseline).expect("this machine");
     let error = pre.object_file(&target, "").expect_err("it cannot be compiled").to_string();
+    assert!(error.ends_with("please report it with the object"), "{error}");
     assert!(error.contains("internal compiler error in stage increment-sinking: panic: "), "{error}");
 }
 
@@ -96,5 +98,8 @@ fn with_auto_the_program_stays_where_it_is_and_the_log_says_so_once() {
             assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", LOG.lock());
         }
         assert_eq!(logged(), 1, "{:?}", LOG.lock());
+        let lines = LOG.lock().expect("no panic while held");
+        let line = lines.iter().find(|line| line.contains(&words)).expect("counted above");
+        assert!(line.ends_with("please report it with the object"), "only its beginning says what runs it: {line}");
     }
 }

@@ -16,8 +16,7 @@ use twinbpf_vm::trap::panic_words;
 /// process, which as a rule prints it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "program {program}, function {function}: internal compiler error in stage {stage}: {why}; please report it with the \
-     object; the interpreter runs the program"
+    "program {program}, function {function}: internal compiler error in stage {stage}: {why}; please report it with the object"
 )]
 pub struct InternalError {
     /// Name of the program that was compiled.
