@@ -1,5 +1,6 @@
 //! Calls that are cancelled, or reach a limit of their own: in every backend, whatever the program is doing.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, mpsc};
 use std::thread;
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use twinbpf::{CallOptions, Caller, CancelToken, Config, Engine, EngineKind, Entry, Instance, InstancePre};
 use twinbpf::{Linker, Object, Trap, TrapCode};
+use twinbpf_isa::{Endian, asm};
 use twinbpf_vm::host::Reason;
 use twinbpf_vm::interp::Driver;
 use twinbpf_vm::recover::Thread;
@@ -375,6 +377,53 @@ fn the_log_says_why_a_call_does_not_end() {
     let options = CallOptions::new().timeout(Duration::from_millis(1));
     let trap = instance.call_with(entry(&pre, "calls_host"), &[0], &options).unwrap_err();
     assert_eq!(trap.code(), TrapCode::Timeout, "{trap:#}");
+}
+
+/// A loop around a leaf function, which native code has in place of the call: the call is instruction 2, the leaf 4 to 22.
+fn around_a_leaf() -> Object {
+    let body = "r0 *= 31\nr0 ^= r6\n".repeat(8);
+    let text = format!(
+        "r6 = r1\nr0 = 1\nagain: call leaf\ngoto again\nleaf: r2 = *(u64 *)(r6 + 0)\nr2 += 1\n*(u64 *)(r6 + 0) = r2\n{body}exit"
+    );
+    let insns = asm::parse(&text).expect("it is a program");
+    let code: Vec<u8> = insns.iter().flat_map(|insn| insn.encode().to_bytes(Endian::Little)).collect();
+    Object::from_code("leaf.bpf.o", &code, Endian::Little).expect("an object")
+}
+
+/// The instruction, and the call around it.
+#[test]
+fn a_limit_that_ends_in_an_inlined_function_names_its_call() {
+    const CALL: usize = 2;
+    const LEAF: Range<usize> = 4..24;
+    for config in backends().into_iter().flat_map(|config| [config.clone(), config.max_insns(u64::MAX / 2)]) {
+        let counted = config.max_insns.is_some();
+        let what = format!("{:?}, {:?}, counted: {counted}", config.engine, config.driver);
+        #[cfg(feature = "jit")]
+        let is_listed = config.engine == EngineKind::Jit && !counted;
+        let pre = Linker::<()>::new(&Engine::new(config).expect("address space")).instantiate_pre(&around_a_leaf());
+        let pre = pre.unwrap_or_else(|error| panic!("{error:#}"));
+        let entry = pre.program(pre.programs().next().expect("one")).expect("it has it");
+        #[cfg(feature = "jit")]
+        if is_listed {
+            let (_, listing) = pre.listing(entry).expect("native code").swap_remove(0);
+            let mut code = listing.text.lines().filter(|line| !line.starts_with(';'));
+            assert!(!code.any(|line| line.contains("call")), "{}", listing.text);
+        }
+        let mut instance = pre.instance(()).expect("room for a stack");
+        let counter = instance.context(&[0; 8]).expect("room");
+        let mut inside = 0;
+        for round in 1..=20 {
+            let options = CallOptions::new().timeout(Duration::from_millis(round % 4 + 1));
+            let trap = instance.call_with(entry, &[counter.addr()], &options).expect_err("it does not end by itself");
+            assert_eq!(trap.code(), TrapCode::Timeout, "{what}: {trap:#}");
+            let Some(location) = trap.location() else { continue };
+            let calls: Vec<usize> = trap.backtrace().sites.iter().map(|site| site.location.pc).collect();
+            let is_inside = LEAF.contains(&location.pc);
+            assert_eq!(calls, if is_inside { &[CALL][..] } else { &[] }, "{what}: {trap:#}");
+            inside += u32::from(is_inside);
+        }
+        assert!(inside > 0, "{what}");
+    }
 }
 
 /// Figures, of as many threads as there are cores: from `cancel` to the return of the call, the CPU time of its thread and

@@ -196,17 +196,29 @@ fn a_view_or_packet_of_another_engine_leads_nowhere() {
     }
 }
 
-/// A map whose values are wherever it says.
+/// A map whose values are wherever it says, and that has as many elements as it likes.
 #[derive(Debug)]
-struct Wild(MapSpec);
+struct Wild {
+    spec: MapSpec,
+    /// Where every value is; at the map itself without.
+    at: Option<u64>,
+    /// Slots that a walk finds.
+    slots: Option<u32>,
+}
+
+impl Wild {
+    fn addr(&self) -> u64 {
+        self.at.unwrap_or(&raw const self.spec as u64)
+    }
+}
 
 impl MapOps for Wild {
     fn spec(&self) -> &MapSpec {
-        &self.0
+        &self.spec
     }
 
     fn lookup(&self, _: &[u8], _: u32) -> Option<u64> {
-        Some(&raw const self.0 as u64)
+        Some(self.addr())
     }
 
     fn lookup_copy(&self, _: &[u8], _: u32, _: &mut [u8]) -> Result<(), Errno> {
@@ -225,8 +237,21 @@ impl MapOps for Wild {
         Err(Errno::ENOENT)
     }
 
+    fn slots(&self) -> Option<u32> {
+        self.slots
+    }
+
+    fn element(&self, slot: u32, _: u32, key: &mut [u8]) -> Option<u64> {
+        key.fill(slot as u8);
+        Some(self.addr())
+    }
+
+    fn additions(&self) -> Option<u32> {
+        self.slots
+    }
+
     fn len(&self) -> u32 {
-        1
+        u32::MAX
     }
 
     // It cannot make words of its own.
@@ -239,12 +264,58 @@ impl MapOps for Wild {
     }
 }
 
+/// A map in place of one of an object.
+fn wild<T: Send + 'static>(pre: &InstancePre<T>, name: &str, at: Option<u64>) -> Wild {
+    Wild { spec: pre.map_ops(name).expect("the object has it").spec().clone(), at, slots: None }
+}
+
+#[test]
+fn a_walk_over_a_map_of_the_embedder_leads_programs_nowhere_else() {
+    let script =
+        Object::open("foreach", &std::fs::read("corpus/scripts/foreach.bpf.o").expect("an object of the corpus"));
+    let script = script.expect("an object");
+    for kind in ENGINES {
+        let own = |map: Option<Arc<dyn MapOps>>| {
+            let mut linker = Linker::<()>::new(&engine(*kind));
+            if let Some(map) = map {
+                linker.map("numbers", map);
+            }
+            linker.instantiate_pre(&script).unwrap_or_else(|error| panic!("{error:#}"))
+        };
+        let theirs = own(None);
+        let numbers = theirs.map_ops("numbers").expect("the object has it").memory().expect("an array");
+        // The map itself, an element of another engine, and what no program has: the first page, the end of memory, the last
+        // bytes of an arena.
+        let places = [None, Some(numbers.addr()), Some(0), Some(u64::MAX), Some(numbers.addr() | 0xffff_fffe)];
+        for (at, slots) in
+            places.into_iter().flat_map(|at| [None, Some(0), Some(3), Some(1 << 16)].map(|slots| (at, slots)))
+        {
+            let wild = Arc::new(Wild { slots, ..wild(&theirs, "numbers", at) });
+            let before = format!("{wild:?}");
+            let pre = own(Some(Arc::clone(&wild) as Arc<dyn MapOps>));
+            let mut instance = pre.instance_with_output((), Box::new(std::io::sink())).expect("room for a stack");
+            let begin = pre.program("BEGIN").expect("the object has it");
+            for _ in 0..2 {
+                // Without elements nothing is visited; native code may hit something in its own arena.
+                let result = instance.call(begin, &[]).map_err(|trap| trap.code());
+                if slots.is_none_or(|slots| slots == 0) {
+                    assert_eq!(result, Ok(0), "{kind:?}, {before}");
+                } else if *kind == EngineKind::Interp {
+                    assert_eq!(result, Err(TrapCode::OutOfBounds), "{kind:?}, {before}");
+                }
+            }
+            assert_eq!(format!("{wild:?}"), before);
+            assert_eq!(numbers.to_vec(0, 24), [0; 24], "{kind:?}, {before}");
+        }
+    }
+}
+
 #[test]
 fn maps_of_another_engine_and_of_the_embedder_lead_programs_nowhere_else() {
     for kind in ENGINES {
         let theirs = pre(&engine(*kind), "threads");
         let locked = Arc::clone(theirs.map_ops("locked").expect("the object has it"));
-        let wild: Arc<dyn MapOps> = Arc::new(Wild(theirs.map_ops("counts").expect("likewise").spec().clone()));
+        let wild: Arc<dyn MapOps> = Arc::new(wild(&theirs, "counts", None));
         let (before, whole) = (format!("{wild:?}"), |map: &dyn MapOps| map.memory().expect("an array").to_vec(0, 24));
         for given in [("locked", &locked), ("counts", &wild)] {
             let mut linker = Linker::new(&engine(*kind));
