@@ -3,14 +3,13 @@
 use twinbpf_isa::{AluOp, CallKind, Cond, Insn, Operand, Reg, Width};
 
 use super::body::{Dialect, Generator, NESTING};
+use super::helpers::LOOP;
 use super::insns::{load, mov, value_address};
 use super::regs::Kind;
 use super::world::{LABELS, TABLE};
 
 /// The kind of an `lddw` with the address of a function.
 const ADDRESS: u8 = 4;
-/// The helper `bpf_loop`.
-const LOOP: i32 = 181;
 
 impl Generator<'_, '_> {
     /// Whether control may follow a register, once in so many times.

@@ -3,15 +3,11 @@
 use twinbpf_isa::{AluOp, AtomicOp, CallKind, Cond, Insn, Operand, Reg, Size, Width};
 
 use super::body::{Dialect, Generator, KEY_SLOT, LOWEST_SLOT, SPILL_SLOT, VALUE_SLOT};
+use super::helpers::{DELETE, LOOKUP, UPDATE};
 use super::insns::{load, mov, store, value_address};
 use super::parts::AccessWindow;
 use super::regs::Kind;
 use super::world::{ARRAY, HASH, HASHES, KEYS, MEMORY, MEMORY_SIZE, OUTER, PERCPU, STATE, VALUE};
-
-/// Helpers by number: `bpf_map_lookup_elem`, `bpf_map_update_elem`, `bpf_map_delete_elem`.
-const LOOKUP: i32 = 1;
-const UPDATE: i32 = 2;
-const DELETE: i32 = 3;
 
 impl Generator<'_, '_> {
     /// Loads r2 with the address of a key. Only r1 changes besides.

@@ -17,6 +17,7 @@ mod choices;
 mod coverage;
 mod cpu;
 mod flag;
+mod helpers;
 mod indirect;
 mod insns;
 mod iter;

@@ -3,13 +3,10 @@
 use twinbpf_isa::{AluOp, AtomicOp, ByteOrder, CallKind, Insn, Operand, Reg, Shape, Size, Width};
 
 use super::body::{CONTEXT_SLOT, Dialect, Generator, word};
+use super::helpers::{CPU_NUMBER, TAIL_CALL};
 use super::insns::{load, mov, reg, value_address};
 use super::regs::Kind;
 use super::world::{JUMPS, MEMORY, MEMORY_SIZE, SLOTS, STATE};
-
-/// Helpers by number: `bpf_get_smp_processor_id`, `bpf_tail_call`.
-const CPU_NUMBER: i32 = 8;
-const TAIL_CALL: i32 = 12;
 
 /// Slots that branches, loops and calls want, and the first of these among the items.
 const ROOM: usize = 10;

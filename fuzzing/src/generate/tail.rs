@@ -3,10 +3,10 @@
 use twinbpf_isa::{AluOp, CallKind, Insn, Operand, Reg, Shape, Width};
 
 use super::Choices;
+use super::helpers::TAIL_CALL;
 use super::insns::{load, mov, reg, store, value_address};
 use super::world::{COUNTER, JUMPS, SLOTS, STATE, TAIL_OUT};
 
-const TAIL_CALL: i32 = 12;
 /// Slots that one has at most.
 const LONGEST: usize = 17;
 

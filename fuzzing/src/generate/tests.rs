@@ -84,6 +84,21 @@ fn coverage_is_complete() {
     assert_eq!(coverage.operations(), rows + others, "{} points", coverage.len());
 }
 
+/// Callbacks of walks that delete keys, and that add them again.
+#[test]
+fn walks_meet_what_their_callbacks_change() {
+    let (mut deleted, mut added) = (0, 0);
+    for seed in 0..4000 {
+        let case = case(&mut Choices::from_seed(seed), &config(seed));
+        let calls = |pc: usize| text_at(&case.main, pc);
+        let walks = (0..case.main.len()).any(|pc| calls(pc) == "call 164");
+        let last: Vec<String> = (0..case.main.len()).map(calls).filter(|text| text.starts_with("call ")).collect();
+        deleted += u32::from(walks && last.last().is_some_and(|call| call == "call 3"));
+        added += u32::from(walks && last.ends_with(&["call 3".to_owned(), "call 2".to_owned()]));
+    }
+    assert!(deleted > 5 && added > 5, "{deleted} delete, {added} add again");
+}
+
 #[test]
 fn equivalents_are_valid() {
     let mut made = 0;

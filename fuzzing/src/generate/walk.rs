@@ -3,14 +3,11 @@
 use twinbpf_isa::{AluOp, AtomicOp, CallKind, Insn, Operand, Reg, Size, Width};
 
 use super::body::{Generator, SPILL_SLOT};
+use super::helpers::{DELETE, FOR_EACH, UPDATE};
 use super::insns::{load, mov, store};
 use super::regs::Kind;
 use super::world::VALUE;
 
-/// The helper `bpf_for_each_map_elem`.
-const FOR_EACH: i32 = 164;
-/// The helper `bpf_map_delete_elem`.
-const DELETE: i32 = 3;
 /// Callbacks of walks that a program has at most.
 const MOST: usize = 3;
 
@@ -57,18 +54,39 @@ impl Generator<'_, '_> {
         self.emit(alu(AluOp::Mul, word, Operand::Imm(31)));
         self.emit(alu(AluOp::Add, sum, Operand::Reg(word)));
         self.emit(store(Reg::R4, 0, sum));
-        match self.choices.below(4) {
+        match self.choices.below(5) {
             0 => {
                 let op = AtomicOp::Add;
                 self.emit(Insn::Atomic { width: Width::W64, op, base: Reg::R3, off: 0, src: sum });
             }
             1 => self.emit(Insn::Store { size, base: Reg::R3, off, src: Operand::Reg(sum) }),
             2 => self.emit(Insn::Call { kind: CallKind::Helper, off: 0, imm: DELETE }),
+            3 => self.add_again(),
             _ => {}
         }
         // The walk goes on after 0.
         let imm = self.choices.pick(&[0, 0, 1, 2, -1]);
         self.emit(alu(AluOp::And, sum, Operand::Imm(imm)));
         self.emit(Insn::Exit);
+    }
+
+    /// In a callback: deletes the key, and adds it again or another one, with what r0 holds as the value. r0 is the result.
+    fn add_again(&mut self) {
+        let (map, key) = (-8, -16);
+        let value = key - VALUE as i16;
+        self.emit(store(Reg::FP, map, Reg::R1));
+        self.emit(Insn::Load { size: Size::W, signed: false, dst: Reg::R4, base: Reg::R2, off: 0 });
+        let other = self.choices.pick(&[0, 0, 1]);
+        self.emit(Insn::Alu { width: Width::W64, op: AluOp::Xor, dst: Reg::R4, src: Operand::Imm(other) });
+        self.emit(store(Reg::FP, key, Reg::R4));
+        (value..key).step_by(8).for_each(|off| self.emit(store(Reg::FP, off, Reg::R0)));
+        self.emit(Insn::Call { kind: CallKind::Helper, off: 0, imm: DELETE });
+        self.emit(load(Reg::R1, Reg::FP, map));
+        self.address_of(Reg::R2, key);
+        self.address_of(Reg::R3, value);
+        // Any, only if there is none, only if there is one.
+        let flags = self.choices.pick(&[0, 0, 1, 2]);
+        self.emit(mov(Reg::R4, Operand::Imm(flags)));
+        self.emit(Insn::Call { kind: CallKind::Helper, off: 0, imm: UPDATE });
     }
 }
