@@ -5,33 +5,33 @@ use super::insn::LDDW_KINDS;
 use super::{AluOp, AtomicOp, ByteOrder, CallKind, Cond, Endian, Insn, Operand, Raw, Reg, Shape, Size, Width};
 
 /// Instruction classes, opcode bits 2:0 (RFC 9669 section 3.2).
-const LD: u8 = 0;
+pub(super) const LD: u8 = 0;
 const LDX: u8 = 1;
 const ST: u8 = 2;
-const STX: u8 = 3;
+pub(super) const STX: u8 = 3;
 const ALU: u8 = 4;
-const JMP: u8 = 5;
-const JMP32: u8 = 6;
-const ALU64: u8 = 7;
+pub(super) const JMP: u8 = 5;
+pub(super) const JMP32: u8 = 6;
+pub(super) const ALU64: u8 = 7;
 
 /// Modes of loads and stores, opcode bits 7:5 (section 5).
-const IMM: u8 = 0x00;
+pub(super) const IMM: u8 = 0x00;
 const ABS: u8 = 0x20;
 const IND: u8 = 0x40;
 const MEM: u8 = 0x60;
 const MEMSX: u8 = 0x80;
-const ATOMIC: u8 = 0xc0;
-const MODE: u8 = 0xe0;
+pub(super) const ATOMIC: u8 = 0xc0;
+pub(super) const MODE: u8 = 0xe0;
 
 /// The source is a register.
-const X: u8 = 0x08;
+pub(super) const X: u8 = 0x08;
 
 /// Codes of the `ALU` and `JMP` classes that are in no table, opcode bits 7:4.
 const END: u8 = 0xd;
-const JA: u8 = 0x0;
-const CALL: u8 = 0x8;
-const EXIT: u8 = 0x9;
-const JCOND: u8 = 0xe;
+pub(super) const JA: u8 = 0x0;
+pub(super) const CALL: u8 = 0x8;
+pub(super) const EXIT: u8 = 0x9;
+pub(super) const JCOND: u8 = 0xe;
 
 /// The offset that turns a 64-bit register `mov` into `addr_space_cast`.
 const CAST: i16 = 1;
@@ -181,7 +181,7 @@ impl Raw {
     }
 }
 
-const fn size_bits(size: Size) -> u8 {
+pub(super) const fn size_bits(size: Size) -> u8 {
     match size {
         Size::W => 0x00,
         Size::H => 0x08,

@@ -1,12 +1,7 @@
 //! Moving the frame of a function: room at its top for code that is put before its first instruction.
 
+use super::opcode::{ADD_IMM, CALL, CLASS, EXIT, GOTO, LDDW, MOV_REG, SOURCE};
 use super::{Raw, SpliceError};
-
-/// `rX = r10`, and `rX += imm`.
-const MOV: u8 = 0xbf;
-const ADD: u8 = 0x07;
-/// First slot of a 64-bit immediate.
-const LDDW: u8 = 0x18;
 
 /// Why a program's frame cannot begin lower.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,19 +41,19 @@ pub fn lower_frame(function: &mut [Raw], size: u32, bytes: usize) -> Result<Vec<
     while pc < function.len() {
         let Raw { opcode, off, .. } = function[pc];
         let (dst, src) = (function[pc].dst(), function[pc].src());
-        match (opcode & 7, dst, src) {
+        match (opcode & CLASS, dst, src) {
             _ if opcode == LDDW => pc += 1,
             // Loads and stores, by the base.
             (1, _, 10) | (2, 10, _) => lower(&mut function[pc], bytes, check)?,
             (3, 10, src) if src != 10 => lower(&mut function[pc], bytes, check)?,
-            (7, _, 10) if opcode == MOV && off == 0 => {
-                let next = function.get(pc + 1).filter(|next| next.opcode == ADD && next.dst() == dst);
+            (7, _, 10) if opcode == MOV_REG && off == 0 => {
+                let next = function.get(pc + 1).filter(|next| next.opcode == ADD_IMM && next.dst() == dst);
                 check(next.map_or(0, |next| i64::from(next.imm)))?;
-                inserted.push((pc + 1, Raw { opcode: ADD, regs: dst, off: 0, imm: (-needed) as i32 }));
+                inserted.push((pc + 1, Raw { opcode: ADD_IMM, regs: dst, off: 0, imm: (-needed) as i32 }));
             }
             // In calls these bits say what is called.
-            (5, ..) if matches!(opcode, 0x85 | 0x95 | 0x05) => {}
-            (3..=7, _, 10) if opcode & 8 != 0 || opcode & 7 == 3 => return Err(LowerFrameError::Pointer(pc)),
+            (5, ..) if matches!(opcode, CALL | EXIT | GOTO) => {}
+            (3..=7, _, 10) if opcode & SOURCE != 0 || opcode & CLASS == 3 => return Err(LowerFrameError::Pointer(pc)),
             (3..=7, 10, _) => return Err(LowerFrameError::Pointer(pc)),
             _ => {}
         }

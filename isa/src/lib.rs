@@ -13,6 +13,7 @@ mod code;
 pub mod doc;
 mod frame;
 mod insn;
+pub mod opcode;
 mod policy;
 pub mod program;
 mod raw;

@@ -2,15 +2,9 @@
 
 use std::fmt;
 
+use super::opcode::{CALL, EXIT, GOTOL, GOTOX, LDDW};
 use super::{Endian, Raw};
 
-/// `exit`, `call`, and the codes of jumps that have no target in the usual field.
-const CALL: u8 = 0x85;
-const EXIT: u8 = 0x95;
-const GOTOX: u8 = 0x0d;
-/// `gotol`: its distance is the immediate.
-const GOTOL: u8 = 0x06;
-const LDDW: u8 = 0x18;
 /// `src` of a call of a function of the program, and of an `lddw` of its address.
 const LOCAL: u8 = 1;
 const FUNCTION: u8 = 4;

@@ -4,15 +4,12 @@
 //! In a session programs only look, so that their copies in the kernel return 1. In a recording they decide about samples of
 //! its own target, and the code here counts what they decide.
 
+use twinbpf_isa::opcode::{EXIT, GOTO, LDDW};
 use twinbpf_isa::{Raw, SpliceError, asm};
 use twinbpf_loader::kernel::{Fixup, KernelProgram};
 
 use crate::code::{code, encoded};
 
-/// `exit`, the first slot of a 64-bit immediate, `goto`.
-const EXIT: u8 = 0x95;
-const LDDW: u8 = 0x18;
-const JA: u8 = 0x05;
 /// Thread numbers are below this (`PID_MAX_LIMIT`).
 pub(crate) const THREADS: u32 = 4 << 20;
 
@@ -60,7 +57,7 @@ pub(crate) fn judge(program: &mut KernelProgram, judged: &Judged<'_>) -> Result<
     for pc in exits(program, length) {
         let distance = end as i64 - pc as i64 - 1;
         let off = i16::try_from(distance).map_err(|_| SpliceError::Far { pc })?;
-        program.insns[pc] = Raw { opcode: JA, regs: 0, off, imm: 0 };
+        program.insns[pc] = Raw { opcode: GOTO, regs: 0, off, imm: 0 };
     }
     Ok(())
 }

@@ -1,22 +1,13 @@
 //! The instruction that a relocation changes (`bpf_core_patch_insn`).
 
 use twinbpf_isa::Raw;
+use twinbpf_isa::opcode::{self, CALL, CLASS, LDDW, SIZE, SOURCE};
 
 use super::error::CoreError;
 use super::value::Change;
 
 /// Helper number of the call that stands for an instruction without a meaning: `0xbad2310`, "bad relo".
 const POISON: i32 = 195_896_080;
-
-/// `lddw`.
-const LDDW: u8 = 0x18;
-/// Low three bits of an opcode.
-const CLASS: u8 = 0x07;
-/// Size bits of a load or store, and their values for 1, 2, 4 and 8 bytes.
-const SIZE: u8 = 0x18;
-const SIZES: [(u8, u32); 4] = [(0x10, 1), (0x08, 2), (0x00, 4), (0x18, 8)];
-/// Set where the second operand is a register.
-const SOURCE: u8 = 0x08;
 
 /// Changes the first of `insns`; says whether it was poisoned.
 ///
@@ -66,12 +57,12 @@ pub fn patch(insns: &mut [Raw], change: &Change) -> Result<bool, CoreError> {
 }
 
 fn resize(opcode: u8, change: &Change) -> Result<u8, CoreError> {
-    let have = SIZES.iter().find(|(bits, _)| *bits == opcode & SIZE).map_or(0, |(_, bytes)| *bytes);
+    let have = opcode::bytes(opcode) as u32;
     if have != change.old_size {
         return Err(CoreError::MemSize { have, want: change.old_size });
     }
-    let new = SIZES.iter().find(|(_, bytes)| *bytes == change.new_size);
-    let (bits, _) = new.ok_or(CoreError::MemSize { have: 0, want: change.new_size })?;
+    let bits = opcode::size(change.new_size as usize);
+    let bits = bits.ok_or(CoreError::MemSize { have: 0, want: change.new_size })?;
     Ok(opcode & !SIZE | bits)
 }
 
@@ -84,5 +75,5 @@ fn poison(insns: &mut [Raw]) -> bool {
 
 /// A call of a helper that does not exist.
 pub fn invalid_call(number: i32) -> Raw {
-    Raw { opcode: 0x85, imm: number, ..Raw::default() }
+    Raw { opcode: CALL, imm: number, ..Raw::default() }
 }

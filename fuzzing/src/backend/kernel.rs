@@ -7,6 +7,7 @@
 use std::os::fd::{AsFd, AsRawFd};
 use std::{fs, io};
 
+use twinbpf_isa::opcode::LDDW;
 use twinbpf_isa::{Endian, Raw};
 use twinbpf_kernel::{Error, Map, MapCreate, Prog, ProgLoad, ProgType, Shared, TestRun};
 use twinbpf_vm::map::MapSpec;
@@ -20,8 +21,6 @@ use crate::generate::{Case, Input, Uses};
 
 /// `BPF_F_SLEEPABLE`: programs of this type are.
 const SLEEPABLE: u32 = 1 << 4;
-/// `lddw`.
-const LDDW: u8 = 0x18;
 /// Bytes of log that are read: the last line says why.
 const LOG: usize = 1 << 16;
 /// Bytes of a page, at least: what is shared of a map.

@@ -4,6 +4,7 @@
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
+use twinbpf_isa::opcode::CALL;
 use twinbpf_isa::{Endian, Raw};
 use twinbpf_loader::kernel::{AttachBtf, Attaching, Fixup, KernelProgram};
 use twinbpf_loader::section::{Attach, Flag, ProgType, Row, SectionKind, Switch};
@@ -19,8 +20,7 @@ use crate::system::System;
 /// `BPF_F_SLEEPABLE` and `BPF_F_XDP_HAS_FRAGS`.
 const SLEEPABLE: u32 = 1 << 4;
 const XDP_FRAGS: u32 = 1 << 5;
-/// `call`, and the helpers that older kernels have under one name.
-const CALL: u8 = 0x85;
+/// Helpers that older kernels have under one name.
 const PROBE_READ: i32 = 4;
 const PROBE_READ_STR: i32 = 45;
 

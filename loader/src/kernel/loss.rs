@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use twinbpf_isa::opcode::{ATOMIC_DW, CALL, JEQ_IMM, JNE_IMM, JSGE_IMM, LDDW, MOV_IMM};
 use twinbpf_isa::{Raw, SpliceError};
 use twinbpf_vm::map::{MapFlags, MapKind, MapSpec};
 
@@ -17,9 +18,6 @@ use super::{Fixup, KernelLinked};
 
 /// Name of the map that has the counters, as the kernel shows it.
 pub const COUNTERS: &str = "twinbpf_lost";
-
-/// `call`, with the helper's number as immediate.
-const CALL: u8 = 0x85;
 
 /// When a result of a helper means that data was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,17 +153,17 @@ impl Insertion {
     fn after(call: usize, fails: Fails, check: Option<NullCheck>, [map, slot]: [usize; 2]) -> Insertion {
         let (at, mut code, [address, one]) = match check {
             // Across the program's own check.
-            Some(NullCheck { pc, jumps_if_null: true, reg, free }) => (pc, vec![raw(0x55, reg, ADDS + 1, 0)], free),
+            Some(NullCheck { pc, jumps_if_null: true, reg, free }) => (pc, vec![raw(JNE_IMM, reg, ADDS + 1, 0)], free),
             Some(NullCheck { pc, free, .. }) => (pc + 1, Vec::new(), free),
             None => (call + 1, condition(fails), [1, 2]),
         };
         let load = code.len();
         code.extend([
-            raw(0x18, 0x20 | address, 0, map as i32),
+            raw(LDDW, 0x20 | address, 0, map as i32),
             raw(0x00, 0x00, 0, 8 * slot as i32),
-            raw(0xb7, one, 0, 1),
+            raw(MOV_IMM, one, 0, 1),
             // lock *(u64 *)(address + 0) += one
-            raw(0xdb, one << 4 | address, 0, 0),
+            raw(ATOMIC_DW, one << 4 | address, 0, 0),
         ]);
         Insertion { at, code, load }
     }
@@ -178,16 +176,16 @@ const ADDS: i16 = 4;
 fn condition(fails: Fails) -> Vec<Raw> {
     match fails {
         // if r0 != 0 goto the end
-        Fails::Null => vec![raw(0x55, 0, ADDS, 0)],
+        Fails::Null => vec![raw(JNE_IMM, 0, ADDS, 0)],
         // if r0 s>= 0 goto the end
-        Fails::Negative => vec![raw(0x75, 0, ADDS, 0)],
+        Fails::Negative => vec![raw(JSGE_IMM, 0, ADDS, 0)],
         Fails::Errors(errors) => {
             let (last, first) = errors.split_last().expect("an error");
             // if r0 == -errno goto the addition
-            let to_addition = |(at, errno): (usize, &i32)| raw(0x15, 0, (first.len() - at) as i16, -errno);
+            let to_addition = |(at, errno): (usize, &i32)| raw(JEQ_IMM, 0, (first.len() - at) as i16, -errno);
             let mut code: Vec<Raw> = first.iter().enumerate().map(to_addition).collect();
             // if r0 != -errno goto the end
-            code.push(raw(0x55, 0, ADDS, -last));
+            code.push(raw(JNE_IMM, 0, ADDS, -last));
             code
         }
     }

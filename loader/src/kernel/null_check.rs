@@ -6,15 +6,8 @@
 
 use std::collections::BTreeSet;
 
+use twinbpf_isa::opcode::{ATOMIC, CLASS, JEQ_IMM, JNE_IMM, LDDW, MODE, MOV_REG};
 use twinbpf_isa::{Raw, target_of};
-
-/// The first slot of a 64-bit immediate.
-const LDDW: u8 = 0x18;
-/// `dst = src`.
-const MOV: u8 = 0xbf;
-/// `if dst == 0`, `if dst != 0`, with an immediate.
-const JEQ: u8 = 0x15;
-const JNE: u8 = 0x55;
 
 /// The check after a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,11 +31,11 @@ impl NullCheck {
         let mut pc = call + 1;
         loop {
             let raw = *insns.get(pc)?;
-            match raw.opcode & 7 {
+            match raw.opcode & CLASS {
                 5 | 6 => break,
                 // Loads, and arithmetic.
                 0 | 1 | 4 | 7 => {
-                    let is_copy = raw.opcode == MOV && raw.off == 0 && copies.contains(&raw.src());
+                    let is_copy = raw.opcode == MOV_REG && raw.off == 0 && copies.contains(&raw.src());
                     copies.retain(|reg| *reg != raw.dst());
                     if is_copy {
                         copies.push(raw.dst());
@@ -50,20 +43,20 @@ impl NullCheck {
                     *written.get_mut(usize::from(raw.dst()))? = true;
                 }
                 // Stores. Atomics may write registers.
-                _ if raw.opcode & 0xe0 == 0xc0 => return None,
+                _ if raw.opcode & MODE == ATOMIC => return None,
                 _ => {}
             }
             pc += if raw.opcode == LDDW { 2 } else { 1 };
         }
         let jump = insns[pc];
-        let is_check = matches!(jump.opcode, JEQ | JNE) && jump.imm == 0 && copies.contains(&jump.dst());
+        let is_check = matches!(jump.opcode, JEQ_IMM | JNE_IMM) && jump.imm == 0 && copies.contains(&jump.dst());
         // Where another path joins, the result may be another call's.
         if !is_check || targets.range(call + 1..pc).next().is_some() {
             return None;
         }
         let mut free = (1..=5).filter(|reg| !written[usize::from(*reg)]);
         let free = [free.next()?, free.next()?];
-        Some(NullCheck { pc, jumps_if_null: jump.opcode == JEQ, reg: jump.dst(), free })
+        Some(NullCheck { pc, jumps_if_null: jump.opcode == JEQ_IMM, reg: jump.dst(), free })
     }
 }
 
@@ -74,13 +67,14 @@ pub(super) fn targets(insns: &[Raw]) -> BTreeSet<usize> {
 
 #[cfg(test)]
 mod tests {
+    use twinbpf_isa::opcode::CALL;
     use twinbpf_isa::{Insn, asm};
 
     use super::*;
 
     fn check(text: &str) -> Option<NullCheck> {
         let insns: Vec<Raw> = asm::parse(text).expect("instructions").into_iter().map(Insn::encode).collect();
-        let call = insns.iter().position(|raw| raw.opcode == 0x85).unwrap();
+        let call = insns.iter().position(|raw| raw.opcode == CALL).unwrap();
         NullCheck::after(&insns, &targets(&insns), call)
     }
 

@@ -5,6 +5,7 @@
 //! becomes one of `bpf_ringbuf_reserve` with a ring buffer of the session, and the address of a format in the section
 //! [`FORMATS`] its number: the offset in the section, which linking of objects keeps unique.
 
+use twinbpf_isa::opcode::LDDW;
 use twinbpf_isa::{Raw, SpliceError};
 use twinbpf_vm::map::{MapKind, MapSpec};
 
@@ -55,7 +56,7 @@ fn add(program: &mut KernelProgram, map: usize) -> Result<(), SpliceError> {
     for (at, pc) in calls.into_iter().enumerate().rev() {
         let call = program.insns[pc];
         // r1 = map ll
-        let low = Raw { opcode: 0x18, regs: 0x11, off: 0, imm: map as i32 };
+        let low = Raw { opcode: LDDW, regs: 0x11, off: 0, imm: map as i32 };
         // A jump to the call must not pass the load.
         program.splice(pc, 1, &[low, Raw::default(), call])?;
         program.fixups.insert(pc, Fixup::Map(map));
@@ -68,6 +69,7 @@ fn add(program: &mut KernelProgram, map: usize) -> Result<(), SpliceError> {
 
 #[cfg(test)]
 mod tests {
+    use twinbpf_isa::opcode::JEQ_IMM;
     use twinbpf_isa::{CallKind, Endian, Insn, Raw, SpliceError, asm};
 
     use super::{OUTPUT, RESERVE, RESERVE_HELPER};
@@ -77,7 +79,7 @@ mod tests {
     /// A program with a jump over a call that reserves, to the end of so many instructions.
     fn linked(instructions: usize, output: bool) -> KernelLinked {
         let text = |text: &str| asm::parse(text).expect("instructions");
-        let mut insns = vec![Insn::decode(Raw { opcode: 0x15, regs: 1, off: instructions as i16, imm: 0 }).unwrap()];
+        let mut insns = vec![Insn::decode(Raw { opcode: JEQ_IMM, regs: 1, off: instructions as i16, imm: 0 }).unwrap()];
         insns.push(Insn::Call { kind: CallKind::Local, off: 0, imm: -1 });
         insns.extend(text("r0 = 0").repeat(instructions - 1));
         insns.extend(text("r0 = 0\nexit"));

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use twinbpf_isa::Raw;
+use twinbpf_isa::opcode::{self, ATOMIC, CALL, CALLX, CLASS, EXIT, GOTO, GOTOL, GOTOX, LDDW, MAY_GOTO, MODE, SOURCE};
 
 use super::{KernelMap, KernelProgram, Reach};
 
@@ -151,24 +152,24 @@ impl Code<'_> {
     }
 
     fn width(&self, pc: usize) -> usize {
-        if self.insns[pc].opcode == 0x18 { 2 } else { 1 }
+        if self.insns[pc].opcode == LDDW { 2 } else { 1 }
     }
 
     /// Does one instruction to the registers.
     fn step(&self, pc: usize, state: &mut State) -> Next {
         let insn = self.insns[pc];
         let (dst, src) = (usize::from(insn.dst()), usize::from(insn.src()));
-        let operand = match insn.opcode & 0x08 {
+        let operand = match insn.opcode & SOURCE {
             0 => Known::Number(i64::from(insn.imm).cast_unsigned()),
             _ => state.get(src).copied().unwrap_or(Known::Nothing),
         };
-        match insn.opcode & 7 {
-            0 if insn.opcode == 0x18 => return self.load_imm(pc, state),
+        match insn.opcode & CLASS {
+            0 if insn.opcode == LDDW => return self.load_imm(pc, state),
             // Packet loads clobber what calls do.
             0 => state[..6].fill(Known::Nothing),
             1 => set(state, dst, self.load(insn, state.get(src).copied().unwrap_or(Known::Nothing))),
             // Atomics may write their source, and r0.
-            3 if insn.opcode & 0xe0 == 0xc0 => [src, 0].into_iter().for_each(|reg| set(state, reg, Known::Nothing)),
+            3 if insn.opcode & MODE == ATOMIC => [src, 0].into_iter().for_each(|reg| set(state, reg, Known::Nothing)),
             2 | 3 => {}
             4 | 7 => {
                 let old = state.get(dst).copied().unwrap_or(Known::Nothing);
@@ -198,7 +199,7 @@ impl Code<'_> {
     /// A load from a read-only map is a constant.
     fn load(&self, insn: Raw, from: Known) -> Known {
         let Known::Value { map, off } = from else { return Known::Nothing };
-        let size = [4, 2, 1, 8][usize::from(insn.opcode >> 3 & 3)];
+        let size = opcode::bytes(insn.opcode);
         let data = self.maps.get(map).and_then(|map| map.spec.data.as_ref()).filter(|data| data.read_only);
         let start = usize::try_from(off.wrapping_add_signed(insn.off.into())).ok();
         let bytes = start.and_then(|start| data?.bytes.get(start..start.checked_add(size)?));
@@ -215,15 +216,14 @@ impl Code<'_> {
         let to = |off: i64| target(pc, off);
         let branch = |next: fn(usize) -> Next, off: i64| to(off).map_or(Next::Anywhere, next);
         match insn.opcode {
-            0x95 => return Next::End,
-            0x05 => return branch(Next::To, insn.off.into()),
-            0x06 => return branch(Next::To, insn.imm.into()),
-            // gotox, and may_goto.
-            0x0d => return Next::Anywhere,
-            0xe5 => return branch(Next::Either, insn.off.into()),
-            0x85 | 0x8d => {
+            EXIT => return Next::End,
+            GOTO => return branch(Next::To, insn.off.into()),
+            GOTOL => return branch(Next::To, insn.imm.into()),
+            GOTOX => return Next::Anywhere,
+            MAY_GOTO => return branch(Next::Either, insn.off.into()),
+            CALL | CALLX => {
                 state[..6].fill(Known::Nothing);
-                let local = insn.opcode == 0x85 && insn.src() == 1;
+                let local = insn.opcode == CALL && insn.src() == 1;
                 return if local { branch(Next::Call, insn.imm.into()) } else { Next::On };
             }
             _ => {}
@@ -232,7 +232,7 @@ impl Code<'_> {
         let (Known::Number(left), Known::Number(right)) = (left, operand) else {
             return branch(Next::Either, insn.off.into());
         };
-        let narrow = insn.opcode & 7 == 6;
+        let narrow = insn.opcode & CLASS == 6;
         let (left, right) = if narrow { (left as u32 as u64, right as u32 as u64) } else { (left, right) };
         let signed = |value: u64| if narrow { i64::from(value as i32) } else { value.cast_signed() };
         let taken = match insn.opcode & 0xf0 {
@@ -268,7 +268,7 @@ fn set(state: &mut State, reg: usize, known: Known) {
 }
 
 fn arithmetic(insn: Raw, old: Known, operand: Known) -> Known {
-    let wide = insn.opcode & 7 == 7;
+    let wide = insn.opcode & CLASS == 7;
     let op = insn.opcode & 0xf0;
     // A move that extends the sign, and signed division, are not followed.
     if insn.off != 0 {

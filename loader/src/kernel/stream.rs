@@ -6,6 +6,7 @@ use std::sync::Arc;
 use twinbpf_btf::core_relo::invalid_call;
 use twinbpf_btf::{FuncInfo, LineInfo};
 use twinbpf_isa::Raw;
+use twinbpf_isa::opcode::{CALL, LDDW};
 
 use super::externs::{Symbol, Symbols};
 use super::output::{FormatUse, RESERVE_HELPER};
@@ -14,10 +15,6 @@ use crate::error::{Cause, Error};
 use crate::link::{Functions, Layout, Planner};
 use crate::object::{ArenaData, ProgramSpec, Reference};
 
-/// `call`.
-const CALL: u8 = 0x85;
-/// `lddw`.
-const LDDW: u8 = 0x18;
 /// `src` of calls: in the program, of a function of the kernel.
 const PSEUDO_CALL: u8 = 1;
 const PSEUDO_KFUNC_CALL: u8 = 2;

@@ -6,13 +6,11 @@ use std::sync::Arc;
 use twinbpf_btf::core_relo::{self, CoreMiss, Resolver, Sources};
 use twinbpf_btf::{Btf, CoreKind, TypeId};
 use twinbpf_isa::Raw;
+use twinbpf_isa::opcode::LDDW;
 
 use crate::error::Cause;
 use crate::kernel::target::Module;
 use crate::object::{Object, ProgramSpec};
-
-/// `lddw`.
-const LDDW: u8 = 0x18;
 
 /// Where CO-RE finds the target's types.
 pub(crate) enum CoreTypes<'t> {

@@ -4,6 +4,7 @@
 //! the relocation does not. A relocation that means nothing is kept as an error and fails its program.
 
 use twinbpf_isa::Raw;
+use twinbpf_isa::opcode::{CALL, LDDW};
 
 use std::collections::HashSet;
 
@@ -16,10 +17,6 @@ use crate::error::{Cause, RelocFault};
 
 /// `R_BPF_NONE`.
 const NONE: u32 = 0;
-/// `call`.
-pub(super) const CALL: u8 = 0x85;
-/// `lddw`.
-pub(super) const LDDW: u8 = 0x18;
 /// Stands for the slot of every relocation outside its section.
 const STRAY: usize = usize::MAX;
 /// `src` of a call inside the object.

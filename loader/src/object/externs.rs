@@ -4,14 +4,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use twinbpf_btf::{Btf, Type};
+use twinbpf_isa::opcode::CALL;
 use twinbpf_isa::program::{Extern, ExternKind};
 
 use super::functions::is_code;
 use super::types::Types;
 use crate::elf::{Bind, DefinedIn, Elf};
-
-/// `call`.
-const CALL: u8 = 0x85;
 
 /// The undefined symbols.
 #[derive(Debug, Default)]

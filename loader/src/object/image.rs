@@ -4,9 +4,10 @@
 
 use std::collections::BTreeSet;
 
+use twinbpf_isa::opcode::{CALL, LDDW};
 use twinbpf_isa::{Endian, Raw};
 
-use super::code::{CALL, LDDW, PSEUDO_CALL, PSEUDO_FUNC};
+use super::code::{PSEUDO_CALL, PSEUDO_FUNC};
 use crate::elf::{Bind, DefinedIn, Elf, Section, SectionType, Symbol, SymbolKind};
 
 pub(super) fn of_code(code: &[u8], endian: Endian) -> Elf<'_> {

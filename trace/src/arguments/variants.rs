@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use twinbpf_isa::LowerFrameError;
+use twinbpf_isa::{LowerFrameError, opcode};
 use twinbpf_kernel::Target;
 use twinbpf_loader::kernel::{Attaching, Fixup, KernelLinked, KernelProgram};
 use twinbpf_loader::section::{SectionKind, Switch};
@@ -77,11 +77,10 @@ fn add_kept(linked: &mut KernelLinked) -> usize {
 
 /// Puts the map's index where the code before `end` stands for it.
 fn name_kept(program: &mut KernelProgram, end: usize, kept: Option<usize>) {
-    const LDDW: u8 = 0x18;
     let Some(kept) = kept else { return };
     for pc in 0..end {
         let raw = &mut program.insns[pc];
-        if raw.opcode == LDDW && raw.src() == 1 {
+        if raw.opcode == opcode::LDDW && raw.src() == 1 {
             raw.imm = kept as i32;
             program.fixups.insert(pc, Fixup::Map(kept));
         }
