@@ -12,8 +12,8 @@
 //! there.
 //!
 //! [`core_relo`] compares types of an object with those of a kernel, [`Btf::to_c`] writes them as a C header, and
-//! [`format_value`], [`encode_value`] and their like turn bytes of a type into text and back. What map definitions mean
-//! is the loader's; sections come in as bytes.
+//! [`format_value`], [`encode_value`] and their like turn bytes of a type into text and back. [`glob`] is how patterns match names.
+//! What map definitions mean is the loader's; sections come in as bytes.
 #![forbid(unsafe_code)]
 
 mod c;
@@ -22,6 +22,7 @@ mod edit;
 mod error;
 mod ext;
 mod format;
+pub mod glob;
 mod index;
 mod initialiser;
 mod order;

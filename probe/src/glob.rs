@@ -1,30 +1,6 @@
 //! Patterns over names of functions.
 
-/// Whether a name matches a pattern: `*` stands for any text, `?` for a character.
-pub(crate) fn matches(pattern: &str, name: &str) -> bool {
-    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
-    let (mut at, mut to) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while to < name.len() {
-        match pattern.get(at) {
-            Some(b'*') => {
-                star = Some((at, to));
-                at += 1;
-            }
-            Some(b'?') => (at, to) = (at + 1, to + 1),
-            Some(byte) if *byte == name[to] => (at, to) = (at + 1, to + 1),
-            _ => match star {
-                // The last star takes one byte more.
-                Some((back, taken)) => {
-                    star = Some((back, taken + 1));
-                    (at, to) = (back + 1, taken + 1);
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[at..].iter().all(|byte| *byte == b'*')
-}
+pub(crate) use twinbpf_btf::glob::matches;
 
 /// Whether a definition's name is a pattern.
 pub fn is_pattern(name: &str) -> bool {

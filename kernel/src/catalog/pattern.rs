@@ -1,6 +1,6 @@
 //! Filter of attach points: a pattern over names of sections, or one in bpftrace's notation.
 
-use crate::link::matches;
+use twinbpf_btf::glob::matches;
 
 /// `*` is any text, `?` any character; a word without either may stand anywhere in the name.
 #[derive(Clone, Debug, PartialEq, Eq)]

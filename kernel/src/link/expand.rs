@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use twinbpf_btf::glob::matches;
 use twinbpf_loader::section::{AutoAttach, Row, SectionKind};
 
-use super::multi::{functions, matches, matching};
+use super::multi::{functions, matching};
 use super::target::{binary, file, syscall_function};
 use super::{Functions, Return, Target, TargetError, UprobeSite};
 use crate::tracefs;

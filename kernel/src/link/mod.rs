@@ -23,7 +23,6 @@ use std::path::Path;
 
 pub use expand::by_one_link;
 pub use interface::{Interface, interface};
-pub(crate) use multi::matches;
 pub(crate) use perf::{can_sample, has_unit as perf_unit};
 pub use sampling::{Clock, EVENTS, Rate, Sampling};
 pub use target::{Functions, Iter, Netfilter, Return, Target, TargetError, UprobeSite};

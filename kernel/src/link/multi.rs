@@ -7,6 +7,8 @@ use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
+use twinbpf_btf::glob::matches;
+
 use super::hook::subject;
 use super::perf::prog_fd;
 use super::target::{Functions, Return, UprobeSite};
@@ -21,30 +23,6 @@ use crate::user::{Binary, Function};
 
 /// `BPF_F_KPROBE_MULTI_RETURN` and `BPF_F_UPROBE_MULTI_RETURN`.
 const RETURN: u32 = 1;
-
-/// Whether a name matches a pattern in which `*` is any text and `?` any character.
-pub(crate) fn matches(pattern: &str, name: &str) -> bool {
-    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
-    let (mut p, mut n, mut star) = (0, 0, None);
-    while n < name.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                star = Some((p, n));
-                p += 1;
-            }
-            Some(b'?') => (p, n) = (p + 1, n + 1),
-            Some(byte) if *byte == name[n] => (p, n) = (p + 1, n + 1),
-            Some(_) | None => match star {
-                Some((at, from)) => {
-                    star = Some((at, from + 1));
-                    (p, n) = (at + 1, from + 1);
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[p..].iter().all(|byte| *byte == b'*')
-}
 
 #[derive(Debug)]
 struct Kprobes {
@@ -276,25 +254,4 @@ pub(super) fn uprobes(
         pid: options.pid.unwrap_or(0),
     };
     Ok(Pending::later(what, deferred))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::matches;
-
-    #[test]
-    fn globs() {
-        for (pattern, name, expected) in [
-            ("tcp_*", "tcp_connect", true),
-            ("*_connect", "tcp_connect", true),
-            ("t?p*c*t", "tcp_connect", true),
-            ("tcp", "tcp_connect", false),
-            ("*", "", true),
-            ("?", "", false),
-            ("a*b*c", "axxbyybzc", true),
-            ("a*b*c", "axxbyybz", false),
-        ] {
-            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
-        }
-    }
 }
