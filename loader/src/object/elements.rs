@@ -1,8 +1,9 @@
 //! Elements of maps, and setting them before a program runs: of arrays by index, of hashes and tries by key.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use twinbpf_btf::{encode_initialiser, set_value};
+use twinbpf_btf::{Btf, TypeId, encode_initialiser, set_value};
 use twinbpf_isa::Endian;
 use twinbpf_vm::map::{MapKind, MapSpec};
 
@@ -12,6 +13,25 @@ use crate::maps::map_specs;
 
 /// Bytes of the largest element that is set.
 const MOST: u32 = 1 << 24;
+
+/// Types of keys and values by the names of maps, as `.maps` declares them: read once for each type data, not for each element.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ElementTypes {
+    of: Option<Arc<Btf>>,
+    known: HashMap<String, [Option<TypeId>; 2]>,
+}
+
+impl ElementTypes {
+    /// Those of one map.
+    fn of(&mut self, btf: &Arc<Btf>, map: &str) -> [Option<TypeId>; 2] {
+        if !self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, btf)) {
+            let declared = map_specs(btf).into_iter().rev();
+            self.known = declared.map(|decl| (decl.name, [decl.key_type, decl.value_type])).collect();
+            self.of = Some(Arc::clone(btf));
+        }
+        self.known.get(map).copied().unwrap_or_default()
+    }
+}
 
 impl Object {
     /// Sets an element of a map, or a member of one; `place` is what follows the map's name in `path`.
@@ -24,7 +44,7 @@ impl Object {
         let untyped = |what: &str| {
             fail(format!("the type of its {what}s is not known: declare {} with __type({what}, ...)", spec.name))
         };
-        let types = map_specs(btf).into_iter().find(|decl| decl.name == *spec.name);
+        let [key_type, value_type] = self.element_types.of(btf, &spec.name);
         if spec.value_size.max(spec.key_size) > MOST {
             return Err(Cause::TooLarge {
                 what: format!("'{path}'"),
@@ -32,11 +52,11 @@ impl Object {
                 limit: MOST.into(),
             });
         }
-        let value_type = types.as_ref().and_then(|types| types.value_type).ok_or_else(|| untyped("value"))?;
+        let value_type = value_type.ok_or_else(|| untyped("value"))?;
         let place = match spec.kind {
             MapKind::Array => ElementKey::Slot(slot(spec, inside).map_err(fail)?),
             _ => {
-                let key_type = types.and_then(|types| types.key_type).ok_or_else(|| untyped("key"))?;
+                let key_type = key_type.ok_or_else(|| untyped("key"))?;
                 let mut key = vec![0; spec.key_size as usize];
                 let set = encode_initialiser(btf, key_type, inside, &mut key, Endian::Little);
                 set.map_err(|error| fail(format!("as a key, {error}")))?;

@@ -44,6 +44,7 @@ use crate::elf::{Elf, Read, Section, SectionType};
 use crate::error::Error;
 use crate::section::SectionKind;
 pub(crate) use arena::ArenaData;
+use elements::ElementTypes;
 use externs::Externs;
 use functions::{Functions, is_code};
 use maps::Maps;
@@ -102,6 +103,7 @@ pub struct Object {
     pub report: Vec<Note>,
     pub(crate) records: Records,
     pub(crate) layout: SymbolLayout,
+    element_types: ElementTypes,
 }
 
 impl Object {
@@ -184,6 +186,7 @@ impl Object {
             report: notes.0,
             records: types.records,
             layout,
+            element_types: ElementTypes::default(),
             name,
         })
     }
