@@ -132,6 +132,6 @@ impl Callback {
 impl fmt::Debug for Callback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let registers = if self.registers { "all registers" } else { "arguments" };
-        write!(f, "Callback {:p} with {registers}", self.entry)
+        write!(f, "Callback {:p} of {:p} with {registers}", self.entry, self.data)
     }
 }

@@ -1,9 +1,20 @@
-//! What the code of a file shows: where it branches, which bytes belong together.
+//! What the code of a file shows: where it branches.
 
+use std::collections::HashSet;
 use std::ops::Range;
+use std::sync::OnceLock;
 
-use gimli::{BaseAddresses, CieOrFde, EhFrame, EndianSlice, NativeEndian, UnwindSection};
 use iced_x86::{Decoder, DecoderOptions, EncodingKind, FlowControl, Instruction, OpKind, Register};
+
+/// What patching code needs of a file, beside its functions.
+#[derive(Default)]
+pub(crate) struct Marks {
+    /// Calls of `__fentry__`, sleds of XRay's.
+    pub(crate) mcount: HashSet<u64>,
+    pub(crate) sleds: HashSet<u64>,
+    pub(crate) is_go: bool,
+    pub(crate) code: OnceLock<Code>,
+}
 
 /// What decoding all functions of a file shows.
 #[derive(Default)]
@@ -60,29 +71,4 @@ impl Code {
 fn first_in(sorted: &[u64], range: Range<u64>) -> Option<u64> {
     let first = sorted.partition_point(|address| *address < range.start);
     sorted.get(first).copied().filter(|address| *address < range.end)
-}
-
-/// A file's `.eh_frame`, which has the bounds of functions also where symbols were stripped.
-#[derive(Default)]
-pub(crate) struct Frames {
-    pub(crate) address: u64,
-    pub(crate) bytes: Vec<u8>,
-}
-
-impl Frames {
-    /// Where functions begin and end, as addresses of the file, sorted. What is damaged has none.
-    pub(crate) fn ranges(&self) -> Vec<Range<u64>> {
-        let section: EhFrame<EndianSlice<'_, NativeEndian>> = EhFrame::new(&self.bytes, NativeEndian);
-        let bases = BaseAddresses::default().set_eh_frame(self.address);
-        let mut entries = section.entries(&bases);
-        let mut ranges = Vec::new();
-        while let Ok(Some(entry)) = entries.next() {
-            let CieOrFde::Fde(entry) = entry else { continue };
-            let Ok(frame) = entry.parse(EhFrame::cie_from_offset) else { continue };
-            let start = frame.initial_address();
-            ranges.extend(start.checked_add(frame.len()).map(|end| start..end));
-        }
-        ranges.sort_unstable_by_key(|range| range.start);
-        ranges
-    }
 }

@@ -25,9 +25,11 @@
 
 mod call;
 mod callback;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod code;
 mod enabled;
 mod error;
+mod frames;
 mod hook;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod maps;

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "system calls")]
 
 /// False where it is not all readable.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub(crate) fn read(address: u64, bytes: &mut [u8]) -> bool {
     read_memory(address, bytes) == bytes.len()
 }

@@ -13,7 +13,9 @@ use std::sync::{Arc, OnceLock};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 
 use crate::Error;
-use crate::code::{Code, Frames};
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+use crate::code::{Code, Marks};
+use crate::frames::Frames;
 use crate::memory::read_of;
 
 /// An executable or library that is loaded into this process.
@@ -24,16 +26,13 @@ pub struct Module {
     text: BTreeMap<u64, Vec<u8>>,
     /// By address; of several names the exported ones first.
     functions: Vec<(Arc<str>, Range<u64>)>,
-    /// Calls of `__fentry__`, sleds of XRay's.
-    mcount: HashSet<u64>,
-    sleds: HashSet<u64>,
-    is_go: bool,
     /// Where the kernel starts it.
     entry: u64,
     unwinding: Frames,
     /// Bounds of functions by unwind information, by address.
     frames: OnceLock<Vec<Range<u64>>>,
-    code: OnceLock<Code>,
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    marks: Marks,
 }
 
 /// A function of a [`Module`], or an instruction inside one ([`Function::at_offset`]).
@@ -93,10 +92,6 @@ impl Function {
         self.size
     }
 
-    pub(crate) fn end(&self) -> u64 {
-        self.start + self.size
-    }
-
     /// Whether the kernel starts the file there.
     pub(crate) fn is_entry_point(&self) -> bool {
         self.start == self.module.entry
@@ -110,13 +105,21 @@ impl Function {
 
 impl fmt::Debug for Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{} at {:#x}", self.module.path.display(), self.name, self.address)
+        let how = if self.breakpoint { ", or by a breakpoint" } else { "" };
+        write!(f, "{}:{} at {:#x}{how}", self.module.path.display(), self.name, self.address)
     }
 }
 
 impl fmt::Debug for Module {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} with {} functions", self.path.display(), self.functions.len())
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+impl Function {
+    pub(crate) fn end(&self) -> u64 {
+        self.start + self.size
     }
 }
 
@@ -132,23 +135,15 @@ enum At {
     /// What its addresses are less than those of the process, as the dynamic loader says.
     Bias(u64),
     /// The address of its file's first byte.
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     Start(u64),
 }
 
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 impl Loaded {
     /// A file of a process whose first byte is at `start`.
     pub(crate) fn of_process(pid: u32, path: &str, start: u64) -> Loaded {
         Loaded { pid, path: path.into(), at: At::Start(start) }
-    }
-
-    fn bias(&self, file: &object::File<'_>) -> Option<u64> {
-        match self.at {
-            At::Bias(bias) => Some(bias),
-            At::Start(start) => {
-                let first = file.segments().find(|segment| segment.file_range().0 == 0)?;
-                Some(start.wrapping_sub(first.address()))
-            }
-        }
     }
 }
 
@@ -215,29 +210,35 @@ impl Module {
         let fail = |why: String| Error::Module { path: loaded.path.clone(), why };
         let bytes = fs::read(&loaded.path).map_err(|error| fail(error.to_string()))?;
         let file = object::File::parse(&*bytes).map_err(|error| fail(error.to_string()))?;
-        let bias = loaded.bias(&file).ok_or_else(|| fail("no segment has the file's first byte".to_owned()))?;
+        let bias = match loaded.at {
+            At::Bias(bias) => bias,
+            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+            At::Start(start) => {
+                let first = file.segments().find(|segment| segment.file_range().0 == 0);
+                let first = first.ok_or_else(|| fail("no segment has the file's first byte".to_owned()))?;
+                start.wrapping_sub(first.address())
+            }
+        };
         let path = fs::canonicalize(&loaded.path).unwrap_or_else(|_| loaded.path.clone());
         let mut module = Module {
             path,
             bias,
             text: BTreeMap::new(),
             functions: Vec::new(),
-            mcount: HashSet::new(),
-            sleds: HashSet::new(),
-            is_go: file.section_by_name(".gopclntab").is_some() || file.section_by_name(".go.buildinfo").is_some(),
             entry: bias + file.entry(),
             unwinding: unwinding(&file),
             frames: OnceLock::new(),
-            code: OnceLock::new(),
+            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+            marks: Marks::default(),
         };
         for segment in file.segments().filter(|segment| segment.permissions().executable()) {
             let data = segment.data().map_err(|error| fail(error.to_string()))?;
             module.text.insert(bias + segment.address(), data.to_vec());
         }
         let pads = module.addresses(&file, "__patchable_function_entries", loaded.pid);
-        module.mcount = module.addresses(&file, "__mcount_loc", loaded.pid).into_iter().collect();
-        module.sleds = module.sleds(&file).into_iter().collect();
         module.name_functions(&file, &pads);
+        #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+        module.mark(&file, loaded.pid);
         Ok(module)
     }
 
@@ -250,19 +251,6 @@ impl Module {
         }
         let words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
         words.filter(|address| self.contains(*address)).collect()
-    }
-
-    /// Entry sleds: records of 32 bytes, the address relative to its own place, the kind at 16 (version 2).
-    fn sleds(&self, file: &object::File<'_>) -> Vec<u64> {
-        let Some(section) = file.section_by_name("xray_instr_map") else { return Vec::new() };
-        let Ok(data) = section.data() else { return Vec::new() };
-        let start = self.bias + section.address();
-        let records = data.chunks_exact(32).enumerate().filter(|(_, record)| record[16] == 0);
-        let address = |(index, record): (usize, &[u8])| {
-            let relative = u64::from_le_bytes(record[..8].try_into().unwrap_or_default());
-            (start + index as u64 * 32).wrapping_add(relative)
-        };
-        records.map(address).filter(|address| self.contains(*address)).collect()
     }
 
     /// Functions by symbols; pads that no symbol's function begins with are functions, too.
@@ -377,6 +365,33 @@ impl Module {
     fn contains(&self, address: u64) -> bool {
         self.text.range(..=address).next_back().is_some_and(|(start, bytes)| address - start < bytes.len() as u64)
     }
+}
+
+/// What patching code asks.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+impl Module {
+    /// Finds what compilers have marked.
+    fn mark(&mut self, file: &object::File<'_>, pid: u32) {
+        self.marks = Marks {
+            mcount: self.addresses(file, "__mcount_loc", pid).into_iter().collect(),
+            sleds: self.sleds(file).into_iter().collect(),
+            is_go: [".gopclntab", ".go.buildinfo"].iter().any(|name| file.section_by_name(name).is_some()),
+            code: OnceLock::new(),
+        };
+    }
+
+    /// Entry sleds: records of 32 bytes, the address relative to its own place, the kind at 16 (version 2).
+    fn sleds(&self, file: &object::File<'_>) -> Vec<u64> {
+        let Some(section) = file.section_by_name("xray_instr_map") else { return Vec::new() };
+        let Ok(data) = section.data() else { return Vec::new() };
+        let start = self.bias + section.address();
+        let records = data.chunks_exact(32).enumerate().filter(|(_, record)| record[16] == 0);
+        let address = |(index, record): (usize, &[u8])| {
+            let relative = u64::from_le_bytes(record[..8].try_into().unwrap_or_default());
+            (start + index as u64 * 32).wrapping_add(relative)
+        };
+        records.map(address).filter(|address| self.contains(*address)).collect()
+    }
 
     /// What the file has at an address of text.
     pub(crate) fn text(&self, address: u64, length: usize) -> &[u8] {
@@ -385,16 +400,16 @@ impl Module {
     }
 
     pub(crate) fn has_mcount(&self, address: u64) -> bool {
-        self.mcount.contains(&address)
+        self.marks.mcount.contains(&address)
     }
 
     pub(crate) fn has_sled(&self, address: u64) -> bool {
-        self.sleds.contains(&address)
+        self.marks.sleds.contains(&address)
     }
 
     /// Whether Go's compiler made it: its runtime walks stacks by return addresses.
     pub(crate) fn is_go(&self) -> bool {
-        self.is_go
+        self.marks.is_go
     }
 
     /// The lowest address in `range` that a direct branch or call of this module leads to, or where a function begins.
@@ -407,7 +422,7 @@ impl Module {
 
     /// What decoding its functions shows, with symbols or without.
     pub(crate) fn code(&self) -> &Code {
-        self.code.get_or_init(|| {
+        self.marks.code.get_or_init(|| {
             let is_unnamed = |frame: &&Range<u64>| {
                 let index = self.functions.partition_point(|(_, range)| range.start < frame.start);
                 self.functions.get(index).is_none_or(|(_, range)| range.start != frame.start || range.is_empty())
