@@ -8,7 +8,7 @@ use twinbpf_vm::image::Image;
 
 use crate::compile::Module;
 use crate::lower::Start;
-use crate::lower::effects::{Successors, successors};
+use crate::lower::effects::successors;
 use crate::options::Options;
 
 /// A module as placed in memory, after relocation.
@@ -83,9 +83,9 @@ impl Checker {
 /// Flat pcs that something jumps back to: what [`Code::compile_loop`](crate::Code::compile_loop) is for.
 pub fn loop_headers(image: &Image) -> Vec<u32> {
     let all = image.insns().iter().zip(image.links()).enumerate();
-    let backwards = all.filter_map(|(pc, (insn, link))| match successors(*insn, *link, pc as u32) {
-        Successors::Branch(to) | Successors::Jump(to) if to <= pc as u32 => Some(to),
-        _ => None,
+    let backwards = all.filter_map(|(pc, (insn, link))| {
+        let pc = pc as u32;
+        successors(*insn, *link, pc).target().filter(|to| *to <= pc)
     });
     let mut headers: Vec<u32> = backwards.collect();
     headers.sort_unstable();

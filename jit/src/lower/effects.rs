@@ -120,6 +120,16 @@ pub(crate) enum Successors {
     Exit,
 }
 
+impl Successors {
+    /// The flat pc that the instruction names.
+    pub(crate) fn target(self) -> Option<u32> {
+        match self {
+            Successors::Branch(target) | Successors::Jump(target) => Some(target),
+            Successors::FallThrough | Successors::Call | Successors::Computed | Successors::Exit => None,
+        }
+    }
+}
+
 /// Successors of the instruction at a flat pc.
 pub(crate) fn successors(insn: Insn, link: Link, pc: u32) -> Successors {
     let target = |off: i32| (pc as i32 + 1 + off) as u32;

@@ -164,10 +164,10 @@ fn candidates(image: &Image, function: u32) -> Vec<Candidate> {
 fn find_loops(insns: &[Insn], start: u32, candidates: &mut [Candidate]) {
     let mut changes = vec![0; insns.len() + 1];
     for (pc, insn) in insns.iter().enumerate() {
-        if let Some(off) = jump(*insn).filter(|off| *off < 0)
-            && let Some(target) = (pc + 1).checked_add_signed(off as isize)
+        if let Some(target) = jump(*insn, start + pc as u32)
+            && target <= start + pc as u32
         {
-            changes[target] += 1;
+            changes[(target - start) as usize] += 1;
             changes[pc + 1] -= 1;
         }
     }
@@ -181,26 +181,25 @@ fn find_loops(insns: &[Insn], start: u32, candidates: &mut [Candidate]) {
     }
 }
 
-/// How far a jump leads.
-fn jump(insn: Insn) -> Option<i32> {
-    match insn {
-        Insn::Branch { off, .. } | Insn::Goto { off } | Insn::MayGoto { off } => Some(off.into()),
-        Insn::Gotol { off } => Some(off),
-        _ => None,
-    }
+/// The flat pc that a jump at a flat pc leads to.
+fn jump(insn: Insn, pc: u32) -> Option<u32> {
+    effects::successors(insn, Link::None, pc).target()
 }
 
 /// Whether a function is short, calls nothing, does not loop, and makes no use of its frame.
 fn is_small_leaf(image: &Image, function: u32) -> bool {
     let function = &image.functions()[function as usize];
     function.end - function.start <= MAX_INSNS
-        && image.insns()[function.start as usize..function.end as usize].iter().all(|insn| is_simple(*insn))
+        && (function.start..function.end).all(|pc| is_simple(image.insns()[pc as usize], pc))
 }
 
-fn is_simple(insn: Insn) -> bool {
+/// Whether the instruction at a flat pc may be part of an inlined function.
+fn is_simple(insn: Insn, pc: u32) -> bool {
     match insn {
         Insn::Branch { dst, src, .. } if dst == Reg::FP || src == Operand::Reg(Reg::FP) => false,
-        Insn::Branch { .. } | Insn::Goto { .. } | Insn::Gotol { .. } => jump(insn).is_some_and(|off| off >= 0),
+        Insn::Branch { .. } | Insn::Goto { .. } | Insn::Gotol { .. } => {
+            jump(insn, pc).is_some_and(|target| target > pc)
+        }
         Insn::Alu { .. }
         | Insn::Endian { .. }
         | Insn::LoadImm { .. }
