@@ -363,7 +363,8 @@ impl Translator<'_> {
             self.b.ins().jump(done, &[BlockArg::Value(value)]);
             self.continue_in(other);
         }
-        self.store_registers(ARGS);
+        // The rest is there already.
+        self.store_registers(ARGS & !REST);
         let (value, status) = self.service(Service::Call, &[addr]);
         self.trap_if(status, SiteKind::Failed);
         self.b.ins().jump(done, &[BlockArg::Value(value)]);
