@@ -121,7 +121,7 @@ impl Code {
     /// As [`Code::compile_program`], or [`JitError::Unwanted`].
     pub fn compile_program_while(&self, program: usize, wanted: &(dyn Fn() -> bool + Sync)) -> Result<(), JitError> {
         let units: Vec<Unit> = self.units(program).collect();
-        if units.iter().all(|unit| self.is_final(unit.function)) {
+        if self.has(&units, Tier::Final) {
             return Ok(());
         }
         succeeded(self.make(&[&units], self.near(&units), Tier::Final, wanted)?)
@@ -134,12 +134,20 @@ impl Code {
     /// As [`Code::compile_program`].
     pub fn compile_first_tier(&self, program: usize) -> Result<(), JitError> {
         let units: Vec<Unit> = self.units(program).collect();
-        if units.iter().all(|unit| self.is_compiled(unit.function)) {
+        if self.has(&units, Tier::First) {
             return Ok(());
         }
         let optimised = units.iter().any(|unit| self.strategy(unit.function) == Strategy::Optimised);
         let tier = if optimised { Tier::First } else { Tier::Final };
         succeeded(self.make(&[&units], self.near(&units), tier, &|| true)?)
+    }
+
+    /// Whether all units have code of this tier, or of a better one.
+    fn has(&self, units: &[Unit], tier: Tier) -> bool {
+        units.iter().all(|unit| match tier {
+            Tier::First => self.is_compiled(unit.function),
+            Tier::Final => self.is_final(unit.function),
+        })
     }
 
     /// Instructions of a program.
@@ -173,13 +181,9 @@ impl Code {
     }
 
     fn each(&self, tier: Tier) -> Result<Vec<Option<JitError>>, JitError> {
-        let there = |unit: &Unit| match tier {
-            Tier::First => self.is_compiled(unit.function),
-            Tier::Final => self.is_final(unit.function),
-        };
         let mut failures: Vec<Option<JitError>> = self.image.programs().iter().map(|_| None).collect();
         let missing = (0..failures.len()).map(|program| (program, self.units(program).collect::<Vec<Unit>>()));
-        let missing = missing.filter(|(_, units)| !units.iter().all(there));
+        let missing = missing.filter(|(_, units)| !self.has(units, tier));
         let missing = missing.map(|(program, units)| (program, self.near(&units), units));
         let mut missing: Vec<(usize, u64, Vec<Unit>)> = missing.collect();
         missing.sort_by_key(|(_, near, _)| part(*near));
