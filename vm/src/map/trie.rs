@@ -71,6 +71,10 @@ pub(super) struct LockedTrie<'a> {
     _locked: Locked<'a>,
 }
 
+/// A node that was taken out is in use again.
+#[derive(PartialEq, Eq)]
+struct Changed;
+
 /// A walk down from the root.
 struct Walk {
     link: Link,
@@ -155,10 +159,7 @@ impl Trie {
     pub(super) fn longest(&self, key: Prefix<'_>) -> Option<u32> {
         let header = self.header();
         for _ in 0..TRIES {
-            let version = get(header.version);
-            let found = self.search(key, || header.version.load(Ordering::Relaxed) == version);
-            fence(Ordering::Acquire);
-            if header.version.load(Ordering::Relaxed) == version {
+            if let Ok(found) = self.longest_at(key, get(header.version)) {
                 return found;
             }
         }
@@ -174,18 +175,21 @@ impl Trie {
     /// The element with the longest prefix of `key`, whose value is locked; `None` also where the trie changes.
     fn held(&self, key: Prefix<'_>) -> Option<(u32, Locked<'_>)> {
         let version = get(self.header().version);
-        let number = self.longest_at(key, version)?;
+        let number = self.longest_at(key, version).ok()??;
         let locked = self.lock_value(number);
         // Without another version the node is still the one that was found. Its bits are read first: those of its next use would
         // come with another version.
         (!self.node(number).is_intermediate() && self.is(version)).then_some((number, locked))
     }
 
-    /// The element with the longest prefix of `key`, if the trie has this version until it is found.
-    fn longest_at(&self, key: Prefix<'_>, version: u32) -> Option<u32> {
-        let found = self.search(key, || self.is(version))?;
+    /// The element with the longest prefix of `key`, if the trie has this version until the search ends.
+    #[inline(always)]
+    fn longest_at(&self, key: Prefix<'_>, version: u32) -> Result<Option<u32>, Changed> {
+        let now = self.header().version;
+        let is_same = || now.load(Ordering::Relaxed) == version;
+        let found = self.search(key, is_same);
         fence(Ordering::Acquire);
-        self.is(version).then_some(found)
+        if is_same() { Ok(found) } else { Err(Changed) }
     }
 
     /// Whether no node that was taken out is in use again since this version.
@@ -197,7 +201,7 @@ impl Trie {
     pub(super) fn load(&self, key: Prefix<'_>, value: &mut [u8]) -> Result<(), Errno> {
         if let Some((number, _locked)) = self.held(key)
             // There may be a longer prefix by now, and the value newer than that.
-            && self.longest_at(key, get(self.header().version)) == Some(number)
+            && self.longest_at(key, get(self.header().version)) == Ok(Some(number))
         {
             self.value(number).load(value);
             return Ok(());
