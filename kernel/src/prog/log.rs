@@ -40,6 +40,14 @@ pub fn reason(log: &str) -> Option<&str> {
     stated.map(str::trim).or_else(last)
 }
 
+/// The log without the statistics of a verifier that has not begun with an instruction: they say nothing.
+pub(crate) fn without_idle(log: String) -> String {
+    if !log.lines().any(|line| line.starts_with("processed 0 insns")) {
+        return log;
+    }
+    log.lines().filter(|line| !is_statistics(line)).flat_map(|line| [line, "\n"]).collect()
+}
+
 /// The instruction of a line such as `12: (85) call unknown#195896080`.
 fn pc_of(line: &str) -> Option<usize> {
     let (number, rest) = line.split_once(": (")?;
@@ -78,7 +86,7 @@ pub fn last_pc(log: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Note, Source, last_pc, reason, view};
+    use super::{Note, Source, last_pc, reason, view, without_idle};
 
     const LOG: &str = "0: R1=ctx() R10=fp0\n0: (b7) r0 = 0 ; R0_w=0\n1: (85) call unknown#195896080\n\
         invalid func unknown#195896080\nprocessed 2 insns (limit 1000000) max_states_per_insn 0\n";
@@ -89,6 +97,14 @@ mod tests {
         assert_eq!(reason("x\nReason: too bad\nat the end\n"), Some("too bad"));
         assert_eq!(reason("processed 1 insns\n"), None);
         assert_eq!(last_pc(LOG), Some(1));
+    }
+
+    #[test]
+    fn statistics_of_nothing_are_left_out() {
+        let idle = "verification time 4 usec\nstack depth 0\nprocessed 0 insns (limit 1000000) max_states_per_insn 0\n";
+        assert_eq!(without_idle(idle.to_owned()), "");
+        assert_eq!(without_idle(format!("no such type\n{idle}")), "no such type\n");
+        assert_eq!(without_idle(LOG.to_owned()), LOG);
     }
 
     #[test]

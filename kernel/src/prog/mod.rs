@@ -254,7 +254,7 @@ impl Log {
 
 /// The error, with what can be found out about it.
 fn refused(spec: &ProgLoad<'_>, cause: io::Error, log: String) -> Error {
-    let errno = cause.raw_os_error();
+    let (errno, log) = (cause.raw_os_error(), log::without_idle(log));
     let mut error = Error::new("PROG_LOAD", &format!("program {} ({})", spec.name, spec.kind.name()), cause);
     if log.is_empty() && matches!(errno, Some(libc::EPERM | libc::EINVAL)) {
         error.detail = without_log(spec, errno);
