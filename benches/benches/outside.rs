@@ -1,7 +1,8 @@
 //! How long do workloads from outside run, those by which nothing is chosen? First those that no engineer of the optimiser has seen,
 //! the sealed set, then the report set, and whether the first are much worse. Next to the same C as native code: the scalar baseline
 //! of the other tables, and plain `clang -O2` with vectors, unrolled loops and the C library; and as WebAssembly in wasmtime, another
-//! sandbox on the same Cranelift. `-- --selection` takes the workloads that tuning may use instead of both, and writes nothing.
+//! sandbox on the same Cranelift (Cargo feature `wasmtime`). `-- --selection` takes the workloads that tuning may use instead of both,
+//! and writes nothing.
 
 use std::process::ExitCode;
 

@@ -26,8 +26,9 @@ pub fn write(bench: &str, title: &str, body: &str) {
     let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/performance.md"));
     let text = fs::read_to_string(&path).unwrap_or_else(|_| HEAD.to_owned());
     let (start, end) = (format!("<!-- {bench} -->"), format!("<!-- end of {bench} -->"));
+    let features = if cfg!(feature = "wasmtime") { " --features wasmtime" } else { "" };
     let section = format!(
-        "{start}\n## {title}\n\n{}. To repeat: `cargo bench -p twinbpf-benches --bench {bench}`, with `-- --write` \
+        "{start}\n## {title}\n\n{}. To repeat: `cargo bench -p twinbpf-benches{features} --bench {bench}`, with `-- --write` \
          to renew this section.\n\n{}\n{end}\n",
         circumstances(),
         body.trim_end()

@@ -1,7 +1,8 @@
 //! The workload's C as WebAssembly in wasmtime: another sandbox on the Cranelift that twinbpf has.
 //!
-//! It is in its default configuration: 32-bit addresses into 4 GiB of reserved memory, so that it compares no bounds.
+//! It is there with the feature `wasmtime` only. It is in its default configuration: 32-bit addresses into 4 GiB of reserved memory, so that it compares no bounds.
 
+#[cfg(feature = "wasmtime")]
 use wasmtime::{Config, Engine, Error, Instance, Module, OptLevel, Store};
 
 use super::Runner;
@@ -19,24 +20,42 @@ const FLAGS: &[&str] = &[
 ];
 
 /// Bytes of a page of its memory.
+#[cfg(feature = "wasmtime")]
 const PAGE: usize = 65536;
 
-/// Whether clang can compile for it; the error is clang's message, which names a linker that is missing.
+/// Whether it is built in and clang can compile for it; the error may be clang's message, which names a linker that is missing.
 pub fn available() -> Result<(), String> {
+    if !cfg!(feature = "wasmtime") {
+        return Err(NOT_BUILT.to_owned());
+    }
     let nothing = Source { path: "/dev/null".into(), flags: vec!["-xc".to_owned()], block: Vec::new() };
     compile(&nothing).map(drop)
 }
 
 /// Any source, compiled now, with an instruction budget or without.
 pub fn over(source: &Source, fuel: bool) -> Result<Runner, String> {
-    prepare(&compile(source)?, &source.block, fuel).map_err(|error| format!("{error:#}"))
+    prepare(&compile(source)?, &source.block, fuel)
 }
 
 fn compile(source: &Source) -> Result<Vec<u8>, String> {
     std::fs::read(source.compile(&[native::FLAGS, FLAGS].concat())?).map_err(|error| error.to_string())
 }
 
-fn prepare(module: &[u8], block: &[u8], fuel: bool) -> wasmtime::Result<Runner> {
+/// Why it is not there.
+const NOT_BUILT: &str = "built without the feature `wasmtime`";
+
+#[cfg(not(feature = "wasmtime"))]
+fn prepare(_: &[u8], _: &[u8], _: bool) -> Result<Runner, String> {
+    Err(NOT_BUILT.to_owned())
+}
+
+#[cfg(feature = "wasmtime")]
+fn prepare(module: &[u8], block: &[u8], fuel: bool) -> Result<Runner, String> {
+    instantiate(module, block, fuel).map_err(|error| format!("{error:#}"))
+}
+
+#[cfg(feature = "wasmtime")]
+fn instantiate(module: &[u8], block: &[u8], fuel: bool) -> wasmtime::Result<Runner> {
     let engine = Engine::new(Config::new().cranelift_opt_level(OptLevel::Speed).consume_fuel(fuel))?;
     let mut store = Store::new(&engine, ());
     if fuel {
