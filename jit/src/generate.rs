@@ -43,6 +43,14 @@ impl Default for BackEnd {
     }
 }
 
+/// What the optimiser does at least, but to find parameters that are one value: lowering makes hardly any.
+fn prepare(context: &mut Context, isa: &dyn TargetIsa) -> CodegenResult<()> {
+    context.flowgraph();
+    context.eliminate_unreachable_code(isa)?;
+    context.func.dfg.resolve_all_aliases();
+    context.verify_if(isa)
+}
+
 impl Generator {
     /// Makes code of the function in the context, which is this one of the image and has these sites.
     pub(crate) fn generate(
@@ -64,7 +72,10 @@ impl Generator {
         } else if matches!(strategy, Strategy::Plain | Strategy::FirstTier) && context.func.dfg.num_blocks() > MANY {
             self.pipeline.without_optimiser(context, isa, subject, sites)?;
         }
-        stages.pass(OPTIMISER, (context, isa), |context| context.optimize(isa, &mut ControlPlane::default()))??;
+        stages.pass(OPTIMISER, (context, isa), |context| match speed {
+            true => context.optimize(isa, &mut ControlPlane::default()),
+            false => prepare(context, isa),
+        })??;
         if speed {
             self.pipeline.post(context, isa, subject, sites)?;
             context.verify_if(isa)?;
