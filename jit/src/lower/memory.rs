@@ -201,7 +201,7 @@ impl Translator<'_> {
 
     pub(super) fn constant(&self, value: Value) -> Option<i64> {
         let dfg = &self.b.func.dfg;
-        match dfg.value_def(dfg.resolve_aliases(value)) {
+        match dfg.value_def(value) {
             ValueDef::Result(inst, _) => match dfg.insts[inst] {
                 InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => Some(imm.bits()),
                 _ => None,

@@ -10,7 +10,7 @@ use cranelift_codegen::ir::types::{I32, I64};
 use cranelift_codegen::ir::{InstBuilder as _, Value};
 use twinbpf_isa::Reg;
 
-use super::effects::{Regs, bit};
+use super::effects::{ALL, Regs, bit};
 use super::{Translator, reg_field};
 
 /// What is known of registers in the current block. At its start that is nothing.
@@ -124,5 +124,10 @@ impl Translator<'_> {
 
 /// The registers of a set, but r10.
 pub(super) fn members(regs: Regs) -> impl Iterator<Item = usize> {
-    (0..10).filter(move |reg| regs & 1 << reg != 0)
+    let mut rest = regs & ALL;
+    std::iter::from_fn(move || {
+        let reg = rest.trailing_zeros() as usize;
+        rest &= rest.checked_sub(1)?;
+        Some(reg)
+    })
 }

@@ -32,7 +32,7 @@ pub(super) fn resolve(func: &Function, value: Value) -> Value {
 
 /// The instruction that defines a value; `None` for a block parameter.
 pub(super) fn def_inst(func: &Function, value: Value) -> Option<Inst> {
-    match func.dfg.value_def(func.dfg.resolve_aliases(value)) {
+    match func.dfg.value_def(value) {
         ValueDef::Result(inst, _) => Some(inst),
         ValueDef::Param(..) | ValueDef::Union(..) => None,
     }
@@ -40,7 +40,7 @@ pub(super) fn def_inst(func: &Function, value: Value) -> Option<Inst> {
 
 /// The block that defines a value, by an instruction or as its parameter.
 pub(super) fn def_block(func: &Function, value: Value) -> Option<Block> {
-    match func.dfg.value_def(func.dfg.resolve_aliases(value)) {
+    match func.dfg.value_def(value) {
         ValueDef::Result(inst, _) => func.layout.inst_block(inst),
         ValueDef::Param(block, _) => Some(block),
         ValueDef::Union(..) => None,
