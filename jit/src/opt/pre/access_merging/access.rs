@@ -19,19 +19,12 @@ pub(super) struct Access {
 impl Access {
     /// A load that zero-extends, or a store.
     pub(super) fn of(func: &Function, inst: Inst) -> Option<Access> {
-        let (opcode, addr, offset) = match func.dfg.insts[inst] {
-            InstructionData::Load { opcode, arg, offset, .. } => (opcode, arg, offset),
-            InstructionData::Store { opcode, args, offset, .. } => (opcode, args[1], offset),
+        let (addr, offset) = match func.dfg.insts[inst] {
+            InstructionData::Load { arg, offset, .. } => (arg, offset),
+            InstructionData::Store { args, offset, .. } => (args[1], offset),
             _ => return None,
         };
-        let size = match opcode {
-            Opcode::Uload8 | Opcode::Istore8 => 1,
-            Opcode::Uload16 | Opcode::Istore16 => 2,
-            Opcode::Uload32 | Opcode::Istore32 => 4,
-            Opcode::Load => func.dfg.value_type(func.dfg.first_result(inst)).bytes() as u8,
-            Opcode::Store => func.dfg.value_type(func.dfg.inst_args(inst)[0]).bytes() as u8,
-            _ => return None,
-        };
+        let size = size(func, inst)?;
         let flags = func.dfg.mem_flags[func.dfg.insts[inst].memflags()?];
         let traps = flags.trap_code().is_some();
         (size <= 8).then(|| Access { inst, addr: resolve(func, addr), off: offset.into(), size, traps })
@@ -39,5 +32,18 @@ impl Access {
 
     pub(super) fn end(&self) -> i32 {
         self.off + i32::from(self.size)
+    }
+}
+
+/// Bytes that an instruction accesses, if it is such an access.
+pub(super) fn size(func: &Function, inst: Inst) -> Option<u8> {
+    let bytes = |value| func.dfg.value_type(value).bytes() as u8;
+    match func.dfg.insts[inst].opcode() {
+        Opcode::Uload8 | Opcode::Istore8 => Some(1),
+        Opcode::Uload16 | Opcode::Istore16 => Some(2),
+        Opcode::Uload32 | Opcode::Istore32 => Some(4),
+        Opcode::Load => Some(bytes(func.dfg.first_result(inst))),
+        Opcode::Store => Some(bytes(func.dfg.inst_args(inst)[0])),
+        _ => None,
     }
 }

@@ -3,11 +3,21 @@
 use cranelift_codegen::ir::{Block, Function, Inst};
 use twinbpf_vm::host::native::Site;
 
-use super::access::Access;
+use super::access::size;
 use super::bytes::Origins;
 
 /// Bytes of accesses that are merged with others, at most; wider ones are merged along with them.
 const NARROW: u8 = 2;
+
+/// Whether a function has accesses that could be merged.
+pub(super) fn any_narrow(func: &Function) -> bool {
+    func.layout.blocks().flat_map(|block| func.layout.block_insts(block)).any(|inst| is_narrow(func, inst))
+}
+
+/// Whether an instruction is an access of a few bytes.
+fn is_narrow(func: &Function, inst: Inst) -> bool {
+    size(func, inst).is_some_and(|size| size <= NARROW)
+}
 
 /// A function in work.
 pub(super) struct Merging<'a> {
@@ -22,10 +32,6 @@ impl Merging<'_> {
     /// Transforms the blocks that have at least two narrow stores, or loads. Cold blocks stay as they are: in those of guards are the
     /// accesses of the program. Returns how many places changed.
     pub(super) fn blocks(&mut self, stores: bool, mut transform: impl FnMut(&mut Self, Block) -> usize) -> usize {
-        let is_narrow = |func: &Function, inst: Inst| {
-            let access = Access::of(func, inst).filter(|_| func.dfg.insts[inst].opcode().can_store() == stores);
-            access.is_some_and(|access| access.size <= NARROW)
-        };
         let mut changes = 0;
         let mut next = self.func.layout.entry_block();
         while let Some(block) = next {
@@ -34,7 +40,9 @@ impl Merging<'_> {
             if self.func.layout.is_cold(block) {
                 continue;
             }
-            if insts.filter(|inst| is_narrow(self.func, *inst)).nth(1).is_some() {
+            let wanted =
+                |inst: &Inst| self.func.dfg.insts[*inst].opcode().can_store() == stores && is_narrow(self.func, *inst);
+            if insts.filter(wanted).nth(1).is_some() {
                 self.origins.start();
                 changes += transform(self, block);
             }

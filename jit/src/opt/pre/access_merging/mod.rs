@@ -35,7 +35,7 @@ use super::super::analysis::Analyses;
 use super::super::pass::{Input, Pass, Phase};
 use super::super::target_model::TargetModel;
 use bytes::Origins;
-use merging::Merging;
+use merging::{Merging, any_narrow};
 
 /// The mutant whose guard takes what begins in the last bytes of a page for an access within it.
 pub(crate) const MUTANT: &str = "merged_access_leaves_its_page";
@@ -50,7 +50,7 @@ impl Pass for AccessMerging {
     const NAME: &'static str = "access-merging";
     const SUMMARY: &'static str = "makes one access of 2, 4 or 8 bytes of accesses to neighbouring bytes";
     const PHASE: Phase = Phase::Pre;
-    const NEEDS: Analyses = Analyses::RESOLVED;
+    const NEEDS: Analyses = Analyses::empty();
     const KEEPS: Analyses = Analyses::empty();
 
     fn pays(target: &TargetModel) -> bool {
@@ -58,6 +58,11 @@ impl Pass for AccessMerging {
     }
 
     fn run(&mut self, input: &mut Input<'_>) -> usize {
+        if !any_narrow(&input.context.func) {
+            return 0;
+        }
+        // Most functions end above, so that this is not in `NEEDS`.
+        input.analysis.require(Analyses::RESOLVED, input.context);
         let mut merging = Merging {
             func: &mut input.context.func,
             sites: input.sites,
