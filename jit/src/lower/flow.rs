@@ -309,9 +309,13 @@ impl Flow {
         }
     }
 
-    /// Finds the loops that lie in no other one, after [`Flow::loops_from`]: by the order of blocks, between a header and what
+    /// Finds the loops that lie in no other one: by the order of blocks, between a header and what
     /// jumps back to it. Only at headers is the budget exact.
-    pub(crate) fn find_outer(&mut self) {
+    pub(crate) fn find_outer(&mut self, counted: bool) {
+        // With a budget, `distances` has found the back edges.
+        if !counted {
+            self.loops_from();
+        }
         let mut spans: Vec<(u32, u32, u32)> = Vec::new();
         self.back_edges.sort_unstable();
         for edges in self.back_edges.chunk_by(|(one, _), (two, _)| one == two) {

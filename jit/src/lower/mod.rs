@@ -309,10 +309,7 @@ fn analyse(
         flow.distances(image);
     }
     if input.strategy == Strategy::FirstTier {
-        if !input.options.fuel {
-            flow.loops_from();
-        }
-        flow.find_outer();
+        flow.find_outer(input.options.fuel);
     }
     slots.clear();
     if !input.baseline() {
