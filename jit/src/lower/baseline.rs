@@ -14,7 +14,6 @@ use cranelift_codegen::ir::types::{I32, I64};
 use cranelift_codegen::ir::{
     BlockCall, InstBuilder as _, JumpTableData, StackSlot, StackSlotData, StackSlotKind, Value,
 };
-use cranelift_frontend::Variable;
 
 use super::{Translator, constant, field, trusted};
 use crate::options::Memory;
@@ -28,8 +27,7 @@ const STRIDE: u32 = 16;
 const CX: usize = 10;
 const FP: usize = 11;
 const LOOPS: usize = 12;
-const EXIT_PC: usize = 13;
-const WORDS: usize = 14;
+const WORDS: usize = 13;
 
 /// Where values are between blocks.
 pub(super) struct Frame {
@@ -115,14 +113,6 @@ impl Translator<'_> {
 
     pub(super) fn def_loops(&mut self, loops: Value) {
         if self.frame.is_some() { self.put(LOOPS, loops) } else { self.b.def_var(self.loops, loops) }
-    }
-
-    pub(super) fn use_exit_pc(&mut self, pc: Variable) -> Value {
-        if self.frame.is_some() { self.take(EXIT_PC) } else { self.b.use_var(pc) }
-    }
-
-    pub(super) fn def_exit_pc(&mut self, pc: Variable, value: Value) {
-        if self.frame.is_some() { self.put(EXIT_PC, value) } else { self.b.def_var(pc, value) }
     }
 
     /// Ends the first block with a jump to `entry` that could lead to other blocks as well.

@@ -15,7 +15,6 @@ use twinbpf_isa::{Reg, Size, Width};
 use twinbpf_vm::host::native::{HostCode, Services, SiteKind};
 use twinbpf_vm::image::Link;
 
-use super::control::MAX_LOOPS;
 use super::effects::{ARGS, Callees as _, REST, bit};
 use super::{PARAMS, Translator, constant, field, poison, signature, trusted};
 
@@ -132,10 +131,6 @@ impl Translator<'_> {
     /// Returns with what the interpreter makes of the rest of the function, from a flat pc on. It says itself where it
     /// traps.
     pub(super) fn resume_at(&mut self, pc: Value) {
-        if !self.flow.loops && !self.input.baseline() {
-            let loops = self.b.ins().iconst(I64, i64::from(MAX_LOOPS));
-            self.store_cx(loops, field!(loops));
-        }
         let code = self.service_code(Service::Resume);
         let short = self.b.ins().ireduce(I32, pc);
         self.leave_at(short);

@@ -10,20 +10,12 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::I64;
-use cranelift_codegen::ir::{Block, InstBuilder as _, Value};
+use cranelift_codegen::ir::{Block, InstBuilder as _, StackSlotData, StackSlotKind, Value};
 
 use super::effects::ALL;
-use super::flow::Flow;
 use super::subregisters::Subregisters;
-use super::{Input, Translator, field, trusted};
+use super::{Translator, field, trusted};
 use crate::options::OptLevel;
-
-/// Whether there is one block in which all give up who do. The registers of baseline code are stored there.
-pub(super) fn shares_exit(input: Input<'_>, flow: &Flow) -> bool {
-    let checks = |block: &u32| input.options.fuel && flow.header(*block) && flow.preds(*block) > 0;
-    let exits = (0..flow.len()).filter(checks).count() + flow.outer.len() + usize::from(input.checked);
-    exits > usize::from(!input.baseline())
-}
 
 impl Translator<'_> {
     pub(super) fn save_fuel(&mut self) {
@@ -116,44 +108,47 @@ impl Translator<'_> {
         self.b.set_cold_block(cold);
         self.b.ins().brif(low, cold, &[], enough, &[]);
         self.continue_in(cold);
-        // Of baseline code all that the interpreter needs is in memory.
-        if !self.input.baseline() {
-            if !self.flow.stores_early(block) {
-                self.store_registers(self.flow.live(block));
-                self.store_words(block);
-            }
-            self.save_counts();
+        if self.input.baseline() {
+            // All that the interpreter needs is in memory.
+            return self.resume_here(enough);
         }
-        self.resume_here();
-        self.continue_in(enough);
-    }
-
-    /// Leaves the budgets for the interpreter, as far as they are values.
-    pub(super) fn save_counts(&mut self) {
-        if self.flow.loops {
-            let loops = self.use_loops();
-            self.store_cx(loops, field!(loops));
+        if !self.flow.stores_early(block) {
+            self.store_registers(self.flow.live(block));
+            self.store_words(block);
         }
+        self.save_loops();
         if self.input.options.fuel {
             self.save_fuel();
         }
+        if self.input.options.opt == OptLevel::Speed {
+            // A shared exit block would merge the registers of all checks in block parameters, and constrain the allocator.
+            let pc = self.b.ins().iconst(I64, i64::from(self.pc));
+            self.resume_at(pc);
+            return self.continue_in(enough);
+        }
+        self.resume_here(enough);
     }
 
-    /// Ends a block of those who give up: all but the only one go to one block, lest each have a call of its own.
-    pub(super) fn resume_here(&mut self) {
-        let here = self.b.ins().iconst(I64, i64::from(self.pc));
-        let Some((resume, pc)) = self.resume else { return self.resume_at(here) };
-        self.def_exit_pc(pc, here);
+    /// Ends a block of those who give up; `enough` is the next one. The pc goes by the frame: as a parameter it would be one
+    /// live range with a use in each of these blocks, which the register allocator walks through again and again.
+    fn resume_here(&mut self, enough: Block) {
+        let pc = self.b.ins().iconst(I64, i64::from(self.pc));
+        let (resume, slot) = *self.resume.get_or_insert_with(|| {
+            let block = self.b.create_block();
+            self.b.set_cold_block(block);
+            (block, self.b.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, 8, 3)))
+        });
+        self.b.ins().stack_store(I64, pc, slot, 0);
         self.b.ins().jump(resume, &[]);
+        self.continue_in(enough);
     }
 
     /// Fills the block that all who give up go to, when there are no more of them.
     pub(super) fn resume(&mut self) {
-        if let Some((block, pc)) = self.resume {
-            self.b.set_cold_block(block);
+        if let Some((block, slot)) = self.resume {
             self.continue_in(block);
+            let pc = self.b.ins().stack_load(I64, I64, slot, 0);
             self.begin(true);
-            let pc = self.use_exit_pc(pc);
             if self.input.baseline() {
                 self.subregs = Subregisters::default();
                 self.store_registers(ALL);

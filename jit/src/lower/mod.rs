@@ -40,7 +40,7 @@ use std::collections::HashMap;
 use cranelift_codegen::ir::immediates::Offset32;
 use cranelift_codegen::ir::types::I64;
 use cranelift_codegen::ir::{
-    AbiParam, Block, FuncRef, Function, InstBuilder as _, MemFlagsData, SigRef, Signature, Type, Value,
+    AbiParam, Block, FuncRef, Function, InstBuilder as _, MemFlagsData, SigRef, Signature, StackSlot, Type, Value,
 };
 use cranelift_codegen::isa::{CallConv, TargetIsa};
 use cranelift_codegen::packed_option::PackedOption;
@@ -211,8 +211,8 @@ struct Translator<'a> {
     c_signatures: [Option<SigRef>; 8],
     signature: Option<SigRef>,
     sites: Vec<Site>,
-    /// Where the interpreter takes over, if that is from several places, and the pc.
-    resume: Option<(Block, Variable)>,
+    /// Where the interpreter takes over, and the word of the frame that has the pc.
+    resume: Option<(Block, StackSlot)>,
     /// The block in work.
     block: u32,
     /// Flat pc of the instruction in work.
@@ -234,7 +234,6 @@ pub(crate) fn lower(input: Input<'_>, unit: Unit, scratch: &mut Scratch, func: &
     let mut b = FunctionBuilder::new(func, builder);
     callees.clear();
     let first = b.create_block();
-    let resume = fuel::shares_exit(input, flow).then(|| (b.create_block(), b.declare_var(I64)));
     create_blocks(&mut b, flow, blocks, pending);
     b.append_block_params_for_function_params(first);
     b.switch_to_block(first);
@@ -273,7 +272,7 @@ pub(crate) fn lower(input: Input<'_>, unit: Unit, scratch: &mut Scratch, func: &
         c_signatures: [None; 8],
         signature: None,
         sites: Vec::new(),
-        resume,
+        resume: None,
         block: flow.entry(),
         pc: entry,
     };

@@ -4,6 +4,7 @@ use cranelift_codegen::ir::InstBuilder as _;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::I64;
 
+use super::control::MAX_LOOPS;
 use super::{Translator, constant, field};
 
 impl Translator<'_> {
@@ -16,11 +17,22 @@ impl Translator<'_> {
         self.b.set_cold_block(cold);
         self.b.ins().brif(low, cold, &[], enough, &[]);
         self.continue_in(cold);
-        if !self.input.baseline() {
-            self.store_registers(self.flow.live(self.flow.entry()));
-            self.save_counts();
+        self.store_registers(self.flow.live(self.flow.entry()));
+        self.save_loops();
+        if self.input.options.fuel {
+            self.save_fuel();
         }
-        self.resume_here();
+        let pc = self.b.ins().iconst(I64, i64::from(self.pc));
+        self.resume_at(pc);
         self.continue_in(enough);
+    }
+
+    /// Leaves the budget of `may_goto` for the interpreter.
+    pub(super) fn save_loops(&mut self) {
+        let loops = match self.flow.loops {
+            true => self.use_loops(),
+            false => self.b.ins().iconst(I64, i64::from(MAX_LOOPS)),
+        };
+        self.store_cx(loops, field!(loops));
     }
 }
