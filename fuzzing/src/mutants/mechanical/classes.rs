@@ -29,7 +29,7 @@ fn place(base: Option<Base>) -> &'static str {
         Some(Base::Context) => "it stays in what the context offers for it",
         Some(Base::Stack) => "it stays in the own native frame",
         Some(Base::Table(_)) => "it stays in the table",
-        None => "it stays in the function's own constants",
+        None => "it stays in the function's own constants and in words that it may load",
     }
 }
 
@@ -143,9 +143,10 @@ fn within(
             stores.is_none() && lo >= 0 && hi + bytes <= len as i64
         }
         What::Number { lo, hi } => {
-            let last = hi.checked_add(bytes as u64 - 1);
-            let inside = listing.offset(lo).is_some() && last.is_some_and(|last| listing.offset(last).is_some());
-            stores.is_none() && lo <= hi && inside
+            let Some(last) = hi.checked_add(bytes as u64 - 1) else { return false };
+            let constant = listing.offset(lo).is_some() && listing.offset(last).is_some();
+            let named = layout.words.iter().any(|words| words.contains(&lo) && words.contains(&last));
+            stores.is_none() && lo <= hi && (constant || named)
         }
         _ => false,
     }

@@ -81,6 +81,21 @@ fn a_reload_of_another_slot_is_harmless_if_that_is_bounded() {
     assert!(!explained(REGION, WORD, &[]));
 }
 
+/// Words that the layout names lie at a constant address.
+#[test]
+fn a_reload_of_another_slot_is_harmless_if_named_words_bound_it() {
+    let words = 0x7f00_0000_1000_u64;
+    let layout = Layout { words: std::iter::once(words..words + 64).collect(), ..layout(5) };
+    let masked = |mask: u8| {
+        // mov r8, words; and ecx, mask
+        let between = [&[0x49, 0xb8][..], &words.to_le_bytes(), &[0x83, 0xe1, mask]].concat();
+        // mov rcx, rsi
+        explained_in(&layout, ARENA, &[0x48, 0x89, 0xf1], &between)
+    };
+    assert!(masked(0x3f));
+    assert!(!masked(0x7f), "some of it is past the words");
+}
+
 #[test]
 fn another_argument_is_harmless_if_the_callee_is_listed_with_it() {
     const CODE: u64 = 0x5555_0000_1000;
