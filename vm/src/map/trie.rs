@@ -71,10 +71,6 @@ pub(super) struct LockedTrie<'a> {
     _locked: Locked<'a>,
 }
 
-/// A node that was taken out is in use again.
-#[derive(PartialEq, Eq)]
-struct Changed;
-
 /// A walk down from the root.
 struct Walk {
     link: Link,
@@ -159,7 +155,10 @@ impl Trie {
     pub(super) fn longest(&self, key: Prefix<'_>) -> Option<u32> {
         let header = self.header();
         for _ in 0..TRIES {
-            if let Ok(found) = self.longest_at(key, get(header.version)) {
+            let version = get(header.version);
+            let found = self.search(key, || header.version.load(Ordering::Relaxed) == version);
+            fence(Ordering::Acquire);
+            if header.version.load(Ordering::Relaxed) == version {
                 return found;
             }
         }
@@ -175,21 +174,18 @@ impl Trie {
     /// The element with the longest prefix of `key`, whose value is locked; `None` also where the trie changes.
     fn held(&self, key: Prefix<'_>) -> Option<(u32, Locked<'_>)> {
         let version = get(self.header().version);
-        let number = self.longest_at(key, version).ok()??;
+        let number = self.longest_at(key, version)?;
         let locked = self.lock_value(number);
         // Without another version the node is still the one that was found. Its bits are read first: those of its next use would
         // come with another version.
         (!self.node(number).is_intermediate() && self.is(version)).then_some((number, locked))
     }
 
-    /// The element with the longest prefix of `key`, if the trie has this version until the search ends.
-    #[inline(always)]
-    fn longest_at(&self, key: Prefix<'_>, version: u32) -> Result<Option<u32>, Changed> {
-        let now = self.header().version;
-        let is_same = || now.load(Ordering::Relaxed) == version;
-        let found = self.search(key, is_same);
+    /// The element with the longest prefix of `key`, if the trie has this version until it is found.
+    fn longest_at(&self, key: Prefix<'_>, version: u32) -> Option<u32> {
+        let found = self.search(key, || self.is(version))?;
         fence(Ordering::Acquire);
-        if is_same() { Ok(found) } else { Err(Changed) }
+        self.is(version).then_some(found)
     }
 
     /// Whether no node that was taken out is in use again since this version.
@@ -201,7 +197,7 @@ impl Trie {
     pub(super) fn load(&self, key: Prefix<'_>, value: &mut [u8]) -> Result<(), Errno> {
         if let Some((number, _locked)) = self.held(key)
             // There may be a longer prefix by now, and the value newer than that.
-            && self.longest_at(key, get(self.header().version)) == Ok(Some(number))
+            && self.longest_at(key, get(self.header().version)) == Some(number)
         {
             self.value(number).load(value);
             return Ok(());
