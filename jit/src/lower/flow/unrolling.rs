@@ -59,13 +59,16 @@ impl Flow {
             return;
         }
         let image = input.image;
-        let mut growth = Growth::of(&image.insns()[self.start as usize..self.end as usize], input.options);
         let preds = self.predecessors();
         let mut edges = std::mem::take(&mut self.back_edges);
         edges.sort_unstable();
         let loops = edges.chunk_by(|(one, _), (two, _)| one == two);
         let mut loops: Vec<_> = loops.filter_map(|edges| self.short_loop(image, &preds, edges)).collect();
+        if loops.is_empty() {
+            return;
+        }
         loops.sort_by_key(|(_, len)| *len);
+        let mut growth = Growth::of(&image.insns()[self.start as usize..self.end as usize], input.options);
         for (body, len) in loops {
             let copies = growth.take(len, body.len());
             if copies > 1 {
@@ -76,7 +79,6 @@ impl Flow {
                 }
             }
         }
-        self.back_edges = edges;
         self.exits.sort_unstable();
         self.reach();
         self.find_sources();
