@@ -23,6 +23,6 @@ pub use analysis::Analyses;
 pub use pass::Phase;
 pub use pipeline::{PassInfo, PassRun, PassSet, PassSetError};
 #[cfg(test)]
-pub(crate) use post::PAYMENTS_MUTANT;
+pub(crate) use post::{HOISTING_MUTANT, PAYMENTS_MUTANT};
 #[cfg(test)]
 pub(crate) use pre::MERGING_MUTANT;

@@ -28,8 +28,11 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use super::super::analysis::Analyses;
-use super::super::ir::{constant, def_inst, each_use, resolve};
+use super::super::ir::{PAYMENT, cheap, constant, def_inst, each_use, resolve};
 use super::super::pass::{Input, Pass, Phase};
+
+/// The mutant that takes all constants for equal.
+pub(crate) const MUTANT: &str = "hoisted_constants_are_equal";
 
 /// Instructions that compute the same, by number; 0 is none.
 type Class = u32;
@@ -55,6 +58,8 @@ pub(in super::super) struct CodeHoisting {
     class: SecondaryMap<Value, Class>,
     /// For operands of classes with several members: the class of each user, and its block.
     users: HashMap<Value, SmallVec<[(Class, Block); 4]>>,
+    /// Whether the mistake [`MUTANT`] is switched on.
+    mutant: bool,
 }
 
 impl Pass for CodeHoisting {
@@ -66,6 +71,7 @@ impl Pass for CodeHoisting {
     const LOOPS_ONLY: bool = true;
 
     fn run(&mut self, input: &mut Input<'_>) -> usize {
+        self.mutant = input.mutant == MUTANT;
         let Context { func, domtree, loop_analysis, .. } = &mut *input.context;
         self.classify(func, domtree, loop_analysis);
         if self.members.iter().all(|members| members.len() < 2) {
@@ -120,7 +126,7 @@ impl CodeHoisting {
         let terms = [0, 1].map(|at| {
             let value = *args.get(at)?;
             Some(match (self.class[value], constant(func, value)) {
-                (0, Some(bits)) => Term::Constant(bits),
+                (0, Some(bits)) => Term::Constant(if self.mutant { 0 } else { bits }),
                 (0, None) => Term::Value(value),
                 (class, _) => Term::Class(class),
             })
@@ -191,27 +197,10 @@ impl CodeHoisting {
     }
 }
 
-/// Arithmetic of one machine instruction as a rule, which has no side effects.
+/// Arithmetic of one machine instruction or none. A payment has two results.
 fn is_arithmetic(opcode: Opcode) -> bool {
-    matches!(
-        opcode,
-        Opcode::Iadd
-            | Opcode::Isub
-            | Opcode::Imul
-            | Opcode::Band
-            | Opcode::Bor
-            | Opcode::Bxor
-            | Opcode::Bnot
-            | Opcode::Ishl
-            | Opcode::Ushr
-            | Opcode::Sshr
-            | Opcode::Rotl
-            | Opcode::Rotr
-            | Opcode::Uextend
-            | Opcode::Sextend
-            | Opcode::Ireduce
-            | Opcode::Bswap
-    )
+    let more = matches!(opcode, Opcode::Imul | Opcode::Rotl | Opcode::Rotr | Opcode::Bswap);
+    more || cheap(opcode).is_some() && opcode != PAYMENT
 }
 
 /// The innermost block that dominates both.

@@ -13,6 +13,8 @@ mod sequence_points;
 
 pub(super) use address_folding::AddressFolding;
 pub(super) use code_hoisting::CodeHoisting;
+#[cfg(test)]
+pub(crate) use code_hoisting::MUTANT as HOISTING_MUTANT;
 pub(super) use dce::Dce;
 pub(super) use exit_splitting::ExitSplitting;
 pub(super) use increment_sinking::IncrementSinking;

@@ -3,6 +3,7 @@
 use super::budgets::{agree_with_each_budget, named};
 use super::*;
 use crate::UNROLLING_MUTANT;
+use crate::opt::HOISTING_MUTANT;
 
 /// Compiled and counted code agree with the interpreter, with each budget.
 #[track_caller]
@@ -119,14 +120,27 @@ fn traps_in_copies_name_the_instruction() {
     }
 }
 
-#[test]
-fn the_mutant_is_found() {
-    let text = "r0 = 0\nr3 = 0\nagain: r0 += r3\nr3 += 1\nif r3 != 9 goto again\nexit";
-    let outcomes = ["f0".into(), format!("__fault_{UNROLLING_MUTANT}")].map(|name| {
+/// Whether a mutant of the compiler gives another result.
+fn is_found(mutant: &str, text: &str) -> bool {
+    let outcomes = ["f0".into(), format!("__fault_{mutant}")].map(|name| {
         let rig = named(&name, text);
         let mut machine = rig.machine(Backend::Compiled(OPTIONS));
         machine.set_limits(Limits { max_insns: None, ..rig.limits });
-        machine.run(0, [0; 5]).unwrap()
+        machine.run(0, [rig.memory.addr(), 0, 0, 0, 0]).unwrap()
     });
-    assert_ne!(outcomes[0], outcomes[1]);
+    outcomes[0] != outcomes[1]
+}
+
+#[test]
+fn mutants_are_found() {
+    let sum = "r0 = 0\nr3 = 0\nagain: r0 += r3\nr3 += 1\nif r3 != 9 goto again\nexit";
+    assert!(is_found(UNROLLING_MUTANT, sum));
+    // Too long to be unrolled: the exit has one predecessor.
+    let exits = format!(
+        "r0 = 0\nr3 = 0\nagain: r4 = *(u64 *)(r1 + 0)\nr3 += 1\nif r3 == 5 goto left\nr4 += 100\nr0 ^= r4\n{}
+         if r3 < 20 goto again\nexit\nleft: r4 += 200\nr0 ^= r4\nexit",
+        "*(u64 *)(r1 + 8) = r0\n".repeat(64)
+    );
+    assert!(is_found(HOISTING_MUTANT, &exits));
+    agree(&exits);
 }
