@@ -176,13 +176,22 @@ impl Generator<'_, '_> {
         if stack {
             let low = word(self.words - 1);
             let aligned = self.dialect == Dialect::Kernel || !self.choices.once_in(8);
-            return AccessWindow { base: Reg::FP, low, high: 0, aligned, atomic: true, phase: 0 };
+            let base = if self.choices.once_in(3) { self.copy_of_fp() } else { Reg::FP };
+            return AccessWindow { base, low, high: 0, aligned, atomic: true, phase: 0 };
         }
         let base = match self.some(self.regs.pointers) {
             Some(base) => base,
             None => self.point(),
         };
         self.window_at(base)
+    }
+
+    /// A register that points to the frame, for the next instruction.
+    fn copy_of_fp(&mut self) -> Reg {
+        let copy = self.target();
+        self.emit(mov(copy, Operand::Reg(Reg::FP)));
+        self.set(copy, Kind::Nothing);
+        copy
     }
 
     pub(super) fn window_at(&self, base: Reg) -> AccessWindow {
