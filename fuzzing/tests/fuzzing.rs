@@ -10,7 +10,7 @@ use support::harness;
 use twinbpf_fuzzing::generate::{C_PREAMBLE, Case, Choices, Config, Dialect, any_insns, c_program, case, mutate};
 use twinbpf_fuzzing::mutants::seeded::{ALL, Bug, COMPILER, Seeded};
 use twinbpf_fuzzing::{CCampaign, Campaign, Changed, Engine, Finding, MODELS, Printer, Ran, Vm, jit_modes, known};
-use twinbpf_jit::{INLINING_MUTANTS, IntrinsicInfo, UNROLLING_MUTANT};
+use twinbpf_jit::{IntrinsicInfo, LOWERING_MUTANTS};
 use twinbpf_vm::interp::Driver;
 use twinbpf_vm::mem::Arena;
 
@@ -289,9 +289,9 @@ fn every_mutant_of_intrinsics_is_found() {
     }
 }
 
-/// Likewise those of inlined calls and of unrolled loops.
+/// Likewise those of inlined calls, of unrolled loops and of forwarded stores.
 fn every_mutant_of_lowering_is_found() {
-    for mutant in INLINING_MUTANTS.into_iter().chain([UNROLLING_MUTANT]) {
+    for mutant in LOWERING_MUTANTS {
         let (_, finding) = find_in_compiler(mutant);
         assert!(finding.failed.is_none(), "{finding}");
     }

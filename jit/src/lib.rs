@@ -32,7 +32,7 @@ pub use code::{Code, Listing};
 pub use emitted::{Check, Emitted, EmittedFunction, Rejected, loop_headers};
 pub use error::JitError;
 pub use limits::Strategy;
-pub use lower::{INLINING_MUTANTS, IntrinsicInfo, UNROLLING_MUTANT, effects};
+pub use lower::{IntrinsicInfo, MUTANTS as LOWERING_MUTANTS, effects};
 pub use memory::MemoryError;
 pub use opt::{Analyses, PassInfo, PassRun, PassSet, PassSetError, Phase};
 pub use options::{CompileLimits, Memory, OptLevel, Options};

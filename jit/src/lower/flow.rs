@@ -16,7 +16,7 @@ use twinbpf_vm::image::{Image, Link};
 
 pub(super) use inlined_calls::InlinedCall;
 use payments::Payments;
-pub use unrolling::MUTANT as UNROLLING_MUTANT;
+pub(crate) use unrolling::MUTANT as UNROLLING_MUTANT;
 
 use super::effects::{ALL, Callees, Effects, Regs, Successors, effects};
 

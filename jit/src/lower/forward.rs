@@ -2,29 +2,27 @@
 //! there.
 //!
 //! This is for words that do not become variables ([`stack_slots`](super::stack_slots)), because the function is too long or copies
-//! r10. With the optimiser it is off: Cranelift's alias analysis does the same for the last store, and values that live longer than that
-//! are spilled as often as not. A store to any other memory may be one to the frame, and so may a call: both forget all words. The stores
-//! stay, so memory is always as the interpreter would have it.
+//! r10. A store to any other memory may be one to the frame, and so may a call: both forget all words. The stores stay, so memory is always
+//! as the interpreter would have it. Cranelift's alias analysis does not do this with the optimiser: a sequence point, which all other
+//! accesses have, ends what it knows.
 
 use cranelift_codegen::ir::Value;
 use smallvec::SmallVec;
 use twinbpf_isa::Size;
 
-/// Words that are remembered.
+/// Words that are remembered, the last ones: with more, values live so long that they are spilled instead.
 const WORDS: usize = 8;
 
+/// The mutant that takes no store by a pointer for one to the frame.
+pub(crate) const MUTANT: &str = "stores_by_pointers_spare_the_frame";
+
 /// Contents of the frame that the current block knows: offset, size, value. A value has the type of its size.
+#[derive(Default)]
 pub(super) struct Frame {
     words: SmallVec<[(i16, Size, Value); WORDS]>,
-    /// Whether anything is remembered.
-    on: bool,
 }
 
 impl Frame {
-    pub(super) fn new(on: bool) -> Frame {
-        Frame { words: SmallVec::new(), on }
-    }
-
     /// Others may have written.
     pub(super) fn forget(&mut self) {
         self.words.clear();
@@ -45,9 +43,6 @@ impl Frame {
 
     /// Notes what a load gives.
     pub(super) fn note(&mut self, off: i16, size: Size, value: Value) {
-        if !self.on {
-            return;
-        }
         if self.words.len() == WORDS {
             self.words.remove(0);
         }

@@ -29,10 +29,9 @@ const MAX_INSNS: u32 = 24;
 /// for which there is no room left stays a call.
 const GROWTH: (u32, u32) = (2 * MAX_INSNS, 1024);
 
-/// Mutants of inlining, by name.
-pub const MUTANTS: [&str; 2] = [CALLEE_REGISTERS, UNPAID];
-pub(super) const CALLEE_REGISTERS: &str = "inlined_callees_keep_r6_to_r9";
-const UNPAID: &str = "inlined_callees_cost_nothing";
+/// Mutants of inlining.
+pub(crate) const CALLEE_REGISTERS: &str = "inlined_callees_keep_r6_to_r9";
+pub(crate) const UNPAID: &str = "inlined_callees_cost_nothing";
 
 /// What of a function is inlined. Reused from function to function.
 #[derive(Debug, Default)]

@@ -8,8 +8,8 @@ use cranelift_codegen::ir::{
 use twinbpf_isa::{AtomicOp, Operand, Reg, Size, Width};
 use twinbpf_vm::host::native::SiteKind;
 
-use super::Translator;
 use super::alu::ty;
+use super::{Translator, forward};
 use crate::context::reaches;
 use crate::options::{Memory, OptLevel};
 
@@ -77,7 +77,7 @@ impl Translator<'_> {
         if base == Reg::FP {
             return NativeAddress { addr: self.fp, off: off32, flags: frame() };
         }
-        if write {
+        if write && self.input.mutant != forward::MUTANT {
             // An unknown address may be in the frame.
             self.stored.forget();
         }

@@ -20,10 +20,10 @@ mod control;
 pub mod effects;
 mod first_tier;
 mod flow;
-mod forward;
+pub(crate) mod forward;
 mod fuel;
 mod inlined;
-mod inlining;
+pub(crate) mod inlining;
 mod inner_maps;
 mod intrinsics;
 mod iter_num;
@@ -58,15 +58,17 @@ use alu::Guard;
 use constants::Constants;
 use effects::{ALL, Successors};
 use flow::Flow;
-pub use flow::UNROLLING_MUTANT;
+pub(crate) use flow::UNROLLING_MUTANT;
 use inlined::Inside;
 use inlining::Inlining;
-pub use inlining::MUTANTS as INLINING_MUTANTS;
 pub use intrinsics::IntrinsicInfo;
 use memory::Pointers;
 pub(crate) use register_liveness::RegisterLiveness;
 use stack_slots::StackSlots;
 use subregisters::Subregisters;
+
+/// Mutants of lowering, by name.
+pub const MUTANTS: [&str; 4] = [inlining::CALLEE_REGISTERS, inlining::UNPAID, UNROLLING_MUTANT, forward::MUTANT];
 
 /// Values that registers hold when nothing put one there, as in the interpreter: `0xdeaddeaddeadde00 | n`.
 fn poison(reg: usize) -> i64 {
@@ -259,7 +261,7 @@ pub(crate) fn lower(input: Input<'_>, unit: Unit, scratch: &mut Scratch, func: &
         frame: None,
         pointers: Pointers::default(),
         guards: Vec::new(),
-        stored: forward::Frame::new(input.options.opt == OptLevel::None),
+        stored: forward::Frame::default(),
         callee_frame: None,
         constants,
         fuel,

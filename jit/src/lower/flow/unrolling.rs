@@ -26,7 +26,7 @@ const COPIES: u32 = 4;
 const GROWTH: (u32, u32) = (LONGEST, 1024);
 
 /// The mutant of loop unrolling.
-pub const MUTANT: &str = "unrolled_loops_invert_the_last_branch";
+pub(crate) const MUTANT: &str = "unrolled_loops_invert_the_last_branch";
 
 /// What a function may become by unrolling.
 struct Growth {

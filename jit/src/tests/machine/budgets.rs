@@ -2,7 +2,7 @@
 
 use twinbpf_vm::interp::Limits;
 
-use super::{Backend, FUEL, Rig, program};
+use super::{Backend, FUEL, OPTIONS, Rig, program};
 use crate::opt::PAYMENTS_MUTANT as MUTANT;
 use crate::{Memory, OptLevel, Options};
 
@@ -114,4 +114,25 @@ fn a_payment_that_is_lost_is_found() {
         "r0 = 0\nr3 = 9\nagain: r0 += r3\nif r0 & 1 goto odd\nr0 += 5\nodd: r3 -= 1\nif r3 != 0 goto again\nexit";
     let rig = named(&format!("__fault_{MUTANT}"), text);
     assert_ne!(outcomes(&rig, Backend::Compiled(FUEL)), outcomes(&rig, Backend::Interpreter));
+}
+
+/// Compiled and counted code agree with the interpreter, with each budget.
+#[track_caller]
+pub(super) fn agree(text: &str) {
+    Rig::new(text).agree(3);
+    agree_with_each_budget(
+        text,
+        &[FUEL, Options { memory: Memory::Strict, ..FUEL }, Options { keep_registers: true, ..FUEL }],
+    );
+}
+
+/// Whether a mutant of the compiler gives another result.
+pub(super) fn is_found(mutant: &str, text: &str) -> bool {
+    let outcomes = ["f0".into(), format!("__fault_{mutant}")].map(|name| {
+        let rig = named(&name, text);
+        let mut machine = rig.machine(Backend::Compiled(OPTIONS));
+        machine.set_limits(Limits { max_insns: None, ..rig.limits });
+        machine.run(0, [rig.memory.addr(), 0, 0, 0, 0]).unwrap()
+    });
+    outcomes[0] != outcomes[1]
 }

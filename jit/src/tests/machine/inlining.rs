@@ -4,7 +4,7 @@ use twinbpf_vm::interp::Limits;
 
 use super::budgets::{agree_with_each_budget, named};
 use super::*;
-use crate::INLINING_MUTANTS;
+use crate::lower::inlining::{CALLEE_REGISTERS, UNPAID};
 
 /// Modes in which code counts.
 const COUNTED: [Options; 3] =
@@ -258,7 +258,7 @@ fn budgets_and_traps() {
 #[test]
 fn mutants_are_found() {
     let text = "r6 = 1\nr7 = 2\nr1 = 5\ncall f\nr0 += r6\nr0 ^= r1\nexit\nf: r6 = 9\nr0 = r1\nr1 = 4\nexit";
-    for mutant in INLINING_MUTANTS {
+    for mutant in [CALLEE_REGISTERS, UNPAID] {
         let rig = named(&format!("__fault_{mutant}"), text);
         let [expected, found] = [Backend::Interpreter, Backend::Compiled(FUEL)].map(|backend| {
             let mut machine = rig.machine(backend);

@@ -7,6 +7,7 @@ mod budgets;
 mod calls;
 mod first_tier;
 mod for_each;
+mod forwarding;
 mod inlining;
 mod inner_maps;
 mod intrinsics;

@@ -1,19 +1,9 @@
 //! Loops that are unrolled, and those that are not: results, traps in copies, budgets.
 
-use super::budgets::{agree_with_each_budget, named};
+use super::budgets::{agree, agree_with_each_budget, is_found};
 use super::*;
-use crate::UNROLLING_MUTANT;
+use crate::lower::UNROLLING_MUTANT;
 use crate::opt::HOISTING_MUTANT;
-
-/// Compiled and counted code agree with the interpreter, with each budget.
-#[track_caller]
-fn agree(text: &str) {
-    Rig::new(text).agree(3);
-    agree_with_each_budget(
-        text,
-        &[FUEL, Options { memory: Memory::Strict, ..FUEL }, Options { keep_registers: true, ..FUEL }],
-    );
-}
 
 /// How often the code of a program has this constant, which a loop of it multiplies by.
 fn copies(text: &str, options: Options) -> usize {
@@ -118,17 +108,6 @@ fn traps_in_copies_name_the_instruction() {
             assert_eq!(rig.run(Backend::Compiled(FUEL), 0), rig.run(Backend::Interpreter, 0), "{last}, {budget}");
         }
     }
-}
-
-/// Whether a mutant of the compiler gives another result.
-fn is_found(mutant: &str, text: &str) -> bool {
-    let outcomes = ["f0".into(), format!("__fault_{mutant}")].map(|name| {
-        let rig = named(&name, text);
-        let mut machine = rig.machine(Backend::Compiled(OPTIONS));
-        machine.set_limits(Limits { max_insns: None, ..rig.limits });
-        machine.run(0, [rig.memory.addr(), 0, 0, 0, 0]).unwrap()
-    });
-    outcomes[0] != outcomes[1]
 }
 
 #[test]
