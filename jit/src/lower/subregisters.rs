@@ -7,11 +7,12 @@
 //! users. Cranelift's mid-end finds the same, but at a multiple of the price.
 
 use cranelift_codegen::ir::types::{I32, I64};
-use cranelift_codegen::ir::{InstBuilder as _, Value};
+use cranelift_codegen::ir::{InstBuilder as _, InstructionData, Opcode, Value, ValueDef};
 use twinbpf_isa::Reg;
 
 use super::effects::{ALL, Regs, bit};
 use super::{Translator, reg_field};
+use crate::options::OptLevel;
 
 /// What is known of registers in the current block. At its start that is nothing.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,7 +37,7 @@ impl Translator<'_> {
             return *low;
         }
         let value = self.get(reg);
-        let low = self.b.ins().ireduce(I32, value);
+        let low = self.low_of(value).unwrap_or_else(|| self.b.ins().ireduce(I32, value));
         if let Some(known) = self.subregs.low.get_mut(reg.index()) {
             *known = Some(low);
         }
@@ -67,8 +68,31 @@ impl Translator<'_> {
     pub(super) fn terms(&mut self, reg: Reg) -> (Value, i32) {
         match self.subregs.sums.get(reg.index()) {
             Some(Some(terms)) if self.subregs.owed_sums & bit(reg) != 0 => *terms,
-            _ => (self.get(reg), 0),
+            _ => {
+                let value = self.get(reg);
+                self.sum_of(value).unwrap_or((value, 0))
+            }
         }
+    }
+
+    /// The 32-bit value that a value is the extension of.
+    fn low_of(&self, value: Value) -> Option<Value> {
+        let dfg = &self.b.func.dfg;
+        let ValueDef::Result(inst, _) = dfg.value_def(value) else { return None };
+        match dfg.insts[inst] {
+            InstructionData::Unary { opcode: Opcode::Uextend, arg } if dfg.value_type(arg) == I32 => Some(arg),
+            _ => None,
+        }
+    }
+
+    /// The terms of a value that another block has made a sum with a constant, as each copy of an unrolled loop does with the sum of the one
+    /// before. Only with the optimiser, which would put the constants together at a multiple of the price.
+    fn sum_of(&self, value: Value) -> Option<(Value, i32)> {
+        let dfg = &self.b.func.dfg;
+        let ValueDef::Result(inst, _) = dfg.value_def(value) else { return None };
+        let InstructionData::Binary { opcode: Opcode::Iadd, args } = dfg.insts[inst] else { return None };
+        let imm = i32::try_from(self.constant(args[1])?).ok()?;
+        (self.input.options.opt == OptLevel::Speed).then_some((args[0], imm))
     }
 
     /// Sets a register to another one, or itself, and a constant. False if the constants are too much together.
