@@ -9,7 +9,7 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{I32, I64};
-use cranelift_codegen::ir::{InstBuilder as _, InstructionData, Opcode, ValueDef};
+use cranelift_codegen::ir::{InstBuilder as _, InstructionData, Opcode};
 use twinbpf_isa::{Reg, Size, Width};
 use twinbpf_vm::host::Intrinsic;
 use twinbpf_vm::map::ArrayLayout;
@@ -215,10 +215,10 @@ impl Translator<'_> {
     /// Where in the frame a register points, if it is known to point to so many bytes there.
     pub(super) fn frame_offset(&mut self, reg: Reg, bytes: i32) -> Option<i16> {
         let value = self.get(reg);
-        let dfg = &self.b.func.dfg;
-        let ValueDef::Result(inst, _) = dfg.value_def(dfg.resolve_aliases(value)) else { return None };
-        let InstructionData::Binary { opcode: Opcode::Iadd, args: [base, off] } = dfg.insts[inst] else { return None };
-        if dfg.resolve_aliases(base) != self.fp {
+        let InstructionData::Binary { opcode: Opcode::Iadd, args: [base, off] } = self.definition(value)? else {
+            return None;
+        };
+        if self.b.func.dfg.resolve_aliases(base) != self.fp {
             return None;
         }
         let off = self.constant(off)?;

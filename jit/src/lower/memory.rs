@@ -167,11 +167,7 @@ impl Translator<'_> {
             *term = i64::from((*term as i32).wrapping_add(imm as i32));
             return None;
         }
-        let made = match self.b.func.dfg.value_def(value) {
-            ValueDef::Result(inst, _) if depth > 0 => Some(self.b.func.dfg.insts[inst]),
-            ValueDef::Result(..) | ValueDef::Param(..) | ValueDef::Union(..) => None,
-        };
-        match made {
+        match self.definition(value).filter(|_| depth > 0) {
             Some(InstructionData::Binary { opcode: Opcode::Iadd, args: [a, b] }) => {
                 return match (self.low(a, depth - 1, term), self.low(b, depth - 1, term)) {
                     (Some(a), Some(b)) => Some(self.b.ins().iadd(a, b)),
@@ -199,14 +195,19 @@ impl Translator<'_> {
         }))
     }
 
-    pub(super) fn constant(&self, value: Value) -> Option<i64> {
+    /// The instruction that defines a value.
+    pub(super) fn definition(&self, value: Value) -> Option<InstructionData> {
         let dfg = &self.b.func.dfg;
         match dfg.value_def(value) {
-            ValueDef::Result(inst, _) => match dfg.insts[inst] {
-                InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => Some(imm.bits()),
-                _ => None,
-            },
+            ValueDef::Result(inst, _) => Some(dfg.insts[inst]),
             ValueDef::Param(..) | ValueDef::Union(..) => None,
+        }
+    }
+
+    pub(super) fn constant(&self, value: Value) -> Option<i64> {
+        match self.definition(value)? {
+            InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => Some(imm.bits()),
+            _ => None,
         }
     }
 

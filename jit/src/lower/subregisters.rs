@@ -7,7 +7,7 @@
 //! users. Cranelift's mid-end finds the same, but at a multiple of the price.
 
 use cranelift_codegen::ir::types::{I32, I64};
-use cranelift_codegen::ir::{InstBuilder as _, InstructionData, Opcode, Value, ValueDef};
+use cranelift_codegen::ir::{InstBuilder as _, InstructionData, Opcode, Value};
 use twinbpf_isa::Reg;
 
 use super::effects::{ALL, Regs, bit};
@@ -77,10 +77,10 @@ impl Translator<'_> {
 
     /// The 32-bit value that a value is the extension of.
     fn low_of(&self, value: Value) -> Option<Value> {
-        let dfg = &self.b.func.dfg;
-        let ValueDef::Result(inst, _) = dfg.value_def(value) else { return None };
-        match dfg.insts[inst] {
-            InstructionData::Unary { opcode: Opcode::Uextend, arg } if dfg.value_type(arg) == I32 => Some(arg),
+        match self.definition(value)? {
+            InstructionData::Unary { opcode: Opcode::Uextend, arg } => {
+                (self.b.func.dfg.value_type(arg) == I32).then_some(arg)
+            }
             _ => None,
         }
     }
@@ -88,9 +88,7 @@ impl Translator<'_> {
     /// The terms of a value that another block has made a sum with a constant, as each copy of an unrolled loop does with the sum of the one
     /// before. Only with the optimiser, which would put the constants together at a multiple of the price.
     fn sum_of(&self, value: Value) -> Option<(Value, i32)> {
-        let dfg = &self.b.func.dfg;
-        let ValueDef::Result(inst, _) = dfg.value_def(value) else { return None };
-        let InstructionData::Binary { opcode: Opcode::Iadd, args } = dfg.insts[inst] else { return None };
+        let InstructionData::Binary { opcode: Opcode::Iadd, args } = self.definition(value)? else { return None };
         let imm = i32::try_from(self.constant(args[1])?).ok()?;
         (self.input.options.opt == OptLevel::Speed).then_some((args[0], imm))
     }
