@@ -98,7 +98,7 @@ fn bench() {
     println!("\nsealed:\n{sealed_means}");
     let base = columns[0];
     let body = format!(
-        "{}\nWorkloads that no engineer of the optimiser had seen (the sealed set of `benches/sets.toml`). Times of {base} in \
+        "{}\nWorkloads that were written without regard to any compiler (the sealed set of `benches/sets.toml`). Times of {base} in \
          nanoseconds, all others as multiples of it.\n\n{}\n\n{sealed_means}\n\nWorkloads by which nothing was chosen (the report \
          set):\n\n{}\n\n{LEGEND}\n\n{reported_means}\n\nReal programs with packets:\n\n{}",
         promises.markdown(),
