@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use super::fault::{Access, Fault, FaultReason, MemError, Near};
 use super::free::FreeList;
 use super::grid::Grid;
+use super::halves::apart;
 use super::handle::HandleTable;
 use super::sys::{Alias, HUGE_PAGE, Reservation};
 use super::{ARENA_SIZE, MARGIN, NULL_GUARD};
@@ -181,7 +182,7 @@ impl Arena {
         let size = ARENA_SIZE as usize;
         let (reservation, origin) = Reservation::new(size, size, MARGIN as usize)?;
         let base = reservation.at(origin) as u64;
-        let split = ARENA_SIZE - READ_ONLY_SPACE;
+        let split = apart(MARGIN, ARENA_SIZE - READ_ONLY_SPACE);
         let functions = HandleTable::new("functions", FUNCTION_STRIDE, 1 << 20)?;
         Arena::over(reservation, origin, base, [MARGIN, split, ARENA_SIZE - MARGIN], limit, functions)
     }
@@ -212,7 +213,7 @@ impl Arena {
             }
         };
         let start = reservation.at(0) as u64;
-        let split = start + (size - size / (READ_ONLY_PART + 1)).next_multiple_of(PAGE);
+        let split = apart(start, start + size - size / (READ_ONLY_PART + 1));
         let functions = HandleTable::callable("functions", FUNCTION_STRIDE, 1 << 20)?;
         let origin = 0usize.wrapping_sub(start as usize);
         Arena::over(reservation, origin, 0, [start + PAGE, split, start + size - PAGE], limit, functions)

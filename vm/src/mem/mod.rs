@@ -30,6 +30,7 @@ mod fault;
 mod frame;
 mod free;
 mod grid;
+mod halves;
 mod handle;
 mod hidden;
 mod out_of_arena;
