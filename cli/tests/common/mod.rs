@@ -98,8 +98,8 @@ pub(crate) fn stderr(output: &Output) -> String {
     mask(&String::from_utf8_lossy(&output.stderr))
 }
 
-/// Addresses of an arena (0x7f..., twelve digits, or 0x4..., eight digits, of a trusted one) become `0xADDR`, and long
-/// distances `FAR bytes`.
+/// Addresses of an arena (0x7f..., twelve digits, or of a trusted one, 0x2..., seven digits, and a GiB after it, 0x5..., eight)
+/// become `0xADDR`, and long distances `FAR bytes`.
 pub(crate) fn mask(text: &str) -> String {
     let number = |word: &str| word.chars().take_while(char::is_ascii_hexdigit).count();
     let mut out = String::new();
@@ -108,7 +108,8 @@ pub(crate) fn mask(text: &str) -> String {
         let decimal = word.chars().take_while(char::is_ascii_digit).count();
         match word {
             _ if digits == 12 && word.starts_with("0x7") => out.extend(["0xADDR", &word[14..]]),
-            _ if digits == 8 && word.starts_with("0x4") => out.extend(["0xADDR", &word[10..]]),
+            _ if digits == 7 && word.starts_with("0x2") => out.extend(["0xADDR", &word[9..]]),
+            _ if digits == 8 && word.starts_with("0x5") => out.extend(["0xADDR", &word[10..]]),
             _ if decimal > 9 => out.extend(["FAR", &word[decimal..]]),
             _ => out.push_str(word),
         }

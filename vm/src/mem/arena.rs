@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use super::fault::{Access, Fault, FaultReason, MemError, Near};
-use super::free::FreeList;
+use super::free::Space;
 use super::grid::Grid;
 use super::halves::apart;
 use super::handle::HandleTable;
@@ -17,9 +17,9 @@ use super::{ARENA_SIZE, MARGIN, NULL_GUARD};
 pub(super) const PAGE: u64 = 4096;
 /// Bytes after a region that belong to no other, so that running over its end is noticed.
 const GAP: u64 = 64;
-/// Bytes at the top of a sandbox that hold read-only regions. Pages there are never writable where programs see
-/// them, pages below always are, so no page changes protection when it is reused. Blocks write to read-only pages
-/// at a second address, outside the arena.
+/// Bytes at the bottom of a sandbox that hold read-only regions. Pages there are never writable where programs see
+/// them, pages above always are, so no page changes protection when it is reused. Blocks write to read-only pages
+/// at a second address, outside the arena. Both halves begin below 2 GiB, in the reach of a displacement.
 const READ_ONLY_SPACE: u64 = 1 << 30;
 /// Fewer bytes than that are no arena for trusted programs.
 const LEAST_TRUSTED: u64 = 16 << 20;
@@ -112,12 +112,10 @@ pub struct Arena {
     /// What to add to an offset for where it is in the reservation, wrapping.
     origin: usize,
     base: u64,
-    /// Offset of the first byte for writable regions.
-    start: u32,
     /// Offset of the first byte for read-only regions.
-    split: u64,
-    /// Bytes from there to the end.
-    read_only_space: u64,
+    start: u32,
+    /// Offset of the first byte for writable regions.
+    split: u32,
     /// Where the host writes to the read-only pages, once there are any.
     alias: OnceLock<Alias>,
     /// Sorted by start. Views keep the one that they found last, so that they search without the lock.
@@ -140,19 +138,6 @@ pub(super) struct Pages {
     pub(super) used: u64,
     writable: Space,
     read_only: Space,
-}
-
-#[derive(Debug)]
-struct Space {
-    /// Pages below can be accessed: everything that was ever allocated.
-    frontier: u64,
-    free: FreeList,
-}
-
-impl Space {
-    fn new(start: u64, end: u64) -> Space {
-        Space { frontier: start, free: FreeList::new(start, end - start) }
-    }
 }
 
 impl Region {
@@ -182,7 +167,7 @@ impl Arena {
         let size = ARENA_SIZE as usize;
         let (reservation, origin) = Reservation::new(size, size, MARGIN as usize)?;
         let base = reservation.at(origin) as u64;
-        let split = apart(MARGIN, ARENA_SIZE - READ_ONLY_SPACE);
+        let split = apart(MARGIN, READ_ONLY_SPACE);
         let functions = HandleTable::new("functions", FUNCTION_STRIDE, 1 << 20)?;
         Arena::over(reservation, origin, base, [MARGIN, split, ARENA_SIZE - MARGIN], limit, functions)
     }
@@ -204,7 +189,8 @@ impl Arena {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "trusted programs need x86-64 Linux").into());
         }
         let limit = limit.clamp(LEAST_TRUSTED, ARENA_SIZE / 2).next_multiple_of(PAGE);
-        let mut size = limit + limit / READ_ONLY_PART;
+        // The halves are less than 1 MiB farther apart than that.
+        let mut size = limit + limit / READ_ONLY_PART + (1 << 20);
         let reservation = loop {
             match Reservation::low(size as usize) {
                 Ok(reservation) => break reservation,
@@ -213,13 +199,13 @@ impl Arena {
             }
         };
         let start = reservation.at(0) as u64;
-        let split = apart(start, start + size - size / (READ_ONLY_PART + 1));
+        let split = apart(start, start + size / (READ_ONLY_PART + 1));
         let functions = HandleTable::callable("functions", FUNCTION_STRIDE, 1 << 20)?;
         let origin = 0usize.wrapping_sub(start as usize);
         Arena::over(reservation, origin, 0, [start + PAGE, split, start + size - PAGE], limit, functions)
     }
 
-    /// An arena of writable memory from the first to the second offset, and read-only memory to the third.
+    /// An arena of read-only memory from the first to the second offset, and writable memory to the third.
     fn over(
         reservation: Reservation,
         origin: usize,
@@ -233,11 +219,10 @@ impl Arena {
             origin,
             base,
             start: start as u32,
-            split,
-            read_only_space: end - split,
+            split: split as u32,
             alias: OnceLock::new(),
             table: RwLock::default(),
-            pages: Mutex::new(Pages { used: 0, writable: Space::new(start, split), read_only: Space::new(split, end) }),
+            pages: Mutex::new(Pages { used: 0, writable: Space::new(split, end), read_only: Space::new(start, split) }),
             generation: AtomicU64::new(0),
             table_version: AtomicU64::new(0),
             owners: AtomicU32::new(0),
@@ -355,7 +340,8 @@ impl Arena {
     /// Gives programs access to pages that were never allocated. Called with the lock of the pages held.
     fn open(&self, start: u64, len: u64, writable: bool) -> io::Result<()> {
         if !writable && self.alias.get().is_none() {
-            let alias = self.reservation.share(self.in_mapping(self.split), self.read_only_space as usize)?;
+            let len = (self.split - self.start) as usize;
+            let alias = self.reservation.share(self.in_mapping(self.start.into()), len)?;
             self.alias.set(alias).expect("made once, since the pages are locked");
         }
         self.reservation.protect(self.in_mapping(start), len as usize, writable)
@@ -412,20 +398,27 @@ impl Arena {
 
     /// The second address of a byte that programs can only read.
     fn aliased(&self, off: u32) -> Option<(&Alias, usize)> {
-        let off = u64::from(off).checked_sub(self.split)?;
-        Some((self.alias.get().expect("there is a read-only region"), off as usize))
+        (off < self.split).then(|| {
+            let alias = self.alias.get().expect("there is a read-only region");
+            (alias, (off - self.start) as usize)
+        })
     }
 
     /// Extent of the pages that were ever allocated, writable half or read-only half, by offset.
     pub(super) fn extent(&self, off: u32) -> Option<(u32, u32, bool)> {
         let pages = self.pages.lock().expect("no panic while held");
-        let split = self.split as u32;
-        let (start, end, writable) = if off < split {
-            (self.start, pages.writable.frontier as u32, true)
+        let (start, end, writable) = if off < self.split {
+            (self.start, pages.read_only.frontier as u32, false)
         } else {
-            (split, pages.read_only.frontier as u32, false)
+            (self.split, pages.writable.frontier as u32, true)
         };
         (off >= start && off < end).then_some((start, end, writable))
+    }
+
+    /// Addresses of the writable half.
+    #[cfg(test)]
+    pub(crate) fn writable_half(&self) -> std::ops::Range<u64> {
+        self.base + u64::from(self.split)..self.base + ARENA_SIZE - MARGIN
     }
 
     /// All regions as they are now.

@@ -53,3 +53,17 @@ impl FreeList {
         }
     }
 }
+
+/// A half of an arena.
+#[derive(Debug)]
+pub(super) struct Space {
+    /// Pages below can be accessed: everything that was ever allocated.
+    pub(super) frontier: u64,
+    pub(super) free: FreeList,
+}
+
+impl Space {
+    pub(super) fn new(start: u64, end: u64) -> Space {
+        Space { frontier: start, free: FreeList::new(start, end - start) }
+    }
+}

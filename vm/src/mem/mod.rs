@@ -13,7 +13,7 @@
 //!   its [`View`]s do not find in a region they try to access all the same, and a fault is a value.
 //! - [`HandleTable`] gives functions and maps addresses that are not memory.
 //!
-//! Read-only regions lie in the upper quarter, on pages that programs cannot write to whatever runs them: [`Block`]
+//! Read-only regions lie in the lowest quarter, on pages that programs cannot write to whatever runs them: [`Block`]
 //! writes to the same pages at a second address outside the arena. A child made by `fork` shares these pages with
 //! its parent, so only one of them should continue making read-only regions in an arena from before.
 //!

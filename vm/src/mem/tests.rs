@@ -174,8 +174,8 @@ fn freed_neighbours_become_one_space() {
         drop(blocks);
     }
     let whole = arena.alloc(region(3 << 30)).map(|_| ());
-    assert!(whole.is_err(), "the first MiB is not there");
-    arena.alloc(region((3 << 30) - MARGIN as u32 - 4096)).unwrap();
+    assert!(whole.is_err(), "the last MiB is not there");
+    arena.alloc(region((3 << 30) - 2 * MARGIN as u32)).unwrap();
 }
 
 #[derive(Debug)]

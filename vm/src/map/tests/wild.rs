@@ -2,14 +2,13 @@
 
 use super::*;
 use crate::map::{BPF_ANY, Errno};
-use crate::mem::MARGIN;
 
 const PAGE: u64 = 4096;
 
 /// Writes to every page that such code can write to.
 fn overwrite(arena: &Arc<Arena>, byte: u8) {
     let view = View::new(Arc::clone(arena), 0, Bounds::Arena);
-    let pages = (arena.base() + MARGIN..).step_by(PAGE as usize);
+    let pages = arena.writable_half().step_by(PAGE as usize);
     assert!(pages.take_while(|page| view.fill(*page, PAGE, byte).is_ok()).count() > 1, "values are there");
 }
 
