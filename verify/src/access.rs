@@ -108,6 +108,12 @@ impl Walk<'_, '_> {
             Value::Pointer { base: Base::Frame, lo, hi } => {
                 let frame = i64::from(self.function.frame);
                 if lo < -frame || hi + bytes as i64 > 0 {
+                    let margin = self.module.layout.margin as i64;
+                    if lo < hi && -margin <= lo && hi + bytes as i64 <= margin {
+                        // An index of the program's; the frame is in the arena, so that this is too, or in its margins.
+                        self.statistics.arena += 1;
+                        return Ok(unknown);
+                    }
                     let inside = format!("the BPF frame of {frame:#x} bytes");
                     return Err(Reason::Outside { bytes, at: at.to_string(), inside });
                 }

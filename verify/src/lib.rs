@@ -14,8 +14,8 @@
 //! Of each instruction that control can reach it proves:
 //!
 //! - it decodes, is one of those that it models, and overlaps no other;
-//! - a memory access, all of its bytes, lies in the arena or its margins; in the function's own BPF frame; in its own
-//!   native frame, no farther than the guard below what was touched before; in the VM context; in a table that the context
+//! - a memory access, all of its bytes, lies in the arena or its margins; in the function's own BPF frame, which is in the
+//!   arena, or by an index of the program within a margin of it; in its own native frame, no farther than the guard below what was touched before; in the VM context; in a table that the context
 //!   points to; in memory that the layout names, for loads ([`Layout::words`]); or in the function's own constants;
 //! - a store hits none of what the proof rests on: return address, constant fields of the context, tables, code. What it
 //!   leaves for the machine in the context ([`Access::Write`]) is what the machine may expect there;

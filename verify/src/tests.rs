@@ -102,6 +102,14 @@ fn frames_and_context_have_ends() {
     for (off, good) in [(-64_i8, true), (-65, false), (-8, true), (-7, false)] {
         assert_eq!(body(&[0x48, 0x8b, 0x46, off as u8]).is_ok(), good, "{off}");
     }
+    // movzx ecx, dl; mov rax, [rsi+rcx*8+off]: an index leaves the frame for what is near in the arena.
+    let indexed = |off: i32| [&[0x0f, 0xb6, 0xca, 0x48, 0x8b, 0x84, 0xce][..], &off.to_le_bytes()].concat();
+    let (least, most) = (-(MARGIN as i32), MARGIN as i32 - 255 * 8 - 8);
+    for (off, good) in [(-64, true), (least, true), (least - 1, false), (most, true), (most + 1, false)] {
+        assert_eq!(body(&indexed(off)).is_ok(), good, "{off}");
+    }
+    // mov rax, [rsi+rdx*8]: one without a bound.
+    assert!(body(&[0x48, 0x8b, 0x04, 0xd6]).is_err());
     // mov rax, [rdi+0x78]; [rdi+0x79]
     assert!(body(&[0x48, 0x8b, 0x47, 0x78]).is_ok());
     assert!(body(&[0x48, 0x8b, 0x47, 0x79]).is_err());

@@ -9,6 +9,7 @@
 //! why traps stay where they are.
 
 pub(crate) mod analysis;
+mod bounds;
 mod ir;
 mod pass;
 pub(crate) mod pipeline;
@@ -22,6 +23,7 @@ mod uses;
 pub use analysis::Analyses;
 pub use pass::Phase;
 pub use pipeline::{PassInfo, PassRun, PassSet, PassSetError};
+pub use post::FOLDING_MUTANT;
 #[cfg(test)]
 pub(crate) use post::{HOISTING_MUTANT, PAYMENTS_MUTANT};
 #[cfg(test)]

@@ -25,7 +25,7 @@ const HALF: &str = "every address in the arena is masked, whatever its upper hal
 fn place(base: Option<Base>) -> &'static str {
     match base {
         Some(Base::Arena) => "it stays in the arena and its margins",
-        Some(Base::Frame) => "it stays in the own BPF frame",
+        Some(Base::Frame) => "it stays in the own BPF frame, or near it if it has an index",
         Some(Base::Context) => "it stays in what the context offers for it",
         Some(Base::Stack) => "it stays in the own native frame",
         Some(Base::Table(_)) => "it stays in the table",
@@ -125,7 +125,11 @@ fn within(
         What::At { base: Base::Arena, lo, hi } => {
             lo >= -(layout.margin as i64) && hi + bytes <= (layout.arena + layout.margin) as i64
         }
-        What::At { base: Base::Frame, lo, hi } => lo >= -i64::from(subject.frame) && hi + bytes <= 0,
+        What::At { base: Base::Frame, lo, hi } => {
+            let margin = layout.margin as i64;
+            let indexed = lo < hi && lo >= -margin && hi + bytes <= margin;
+            indexed || lo >= -i64::from(subject.frame) && hi + bytes <= 0
+        }
         What::At { base: Base::Stack, lo, hi } => {
             lo == hi && lo >= stack && hi + bytes <= 24 && (stores.is_none() || lo >= 8 || hi + bytes <= 0)
         }

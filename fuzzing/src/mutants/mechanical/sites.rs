@@ -177,13 +177,13 @@ fn displacements(
         _ => return Vec::new(),
     };
     match base {
-        Some(Base::Frame) => {
+        Some(Base::Frame) if instruction.memory_index() == Register::None => {
             let frame = i64::from(frame);
             moves.extend([("out of the BPF frame", frame), ("out of the BPF frame", -frame)]);
         }
         Some(Base::Context) => moves.extend([("next field", 8), ("next field", -8)]),
         Some(Base::Stack) => moves.extend([("next slot", 8), ("next slot", -8)]),
-        Some(Base::Arena | Base::Table(_)) | None => {}
+        Some(Base::Frame | Base::Arena | Base::Table(_)) | None => {}
     }
     let old = instruction.memory_displacement64() as i64;
     let old = match instruction.memory_base() {

@@ -1,8 +1,9 @@
-//! Address-mode folding: constants of an index move into the offset of the access.
+//! Address-mode folding: constants of an index move into the offset of the access, and small indexes into its address.
 //!
 //! **Why here.** Cranelift folds a constant that is added last. In `base + ((x + c) << k)` it is not, and in the sandbox an
 //! extension to 64 bits stands between. Nothing waits for the addition then, and accesses with different constants
-//! share an address.
+//! share an address. Where the base is a constant or the frame, and what else is added is small by its definition, as a
+//! byte is, the sum needs no extension at all.
 //!
 //! **Before and after.**
 //!
@@ -17,13 +18,17 @@
 //!
 //! **Safety.** Without an extension the sum is the same modulo 2^64. With one, the sum may pass an end of the arena where before it
 //! wrapped around: nothing is mapped within [the margin](reaches), the width of the access included, and the fault is
-//! recovered as that of an access out of the arena.
+//! recovered as that of an access out of the arena. An index is small if no value of its operands makes it greater than
+//! the margin.
 
 use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
 use cranelift_codegen::ir::types::{I32, I64};
 use cranelift_codegen::ir::{Function, Inst, InstBuilder as _, InstructionData, Opcode, Value};
+use smallvec::SmallVec;
+use twinbpf_vm::mem::MARGIN;
 
 use super::super::analysis::Analyses;
+use super::super::bounds::greatest;
 use super::super::ir::{binary, constant, def_inst};
 use super::super::pass::{Input, Pass, Phase};
 use super::super::uses::Uses;
@@ -31,6 +36,11 @@ use crate::context::{field, reaches};
 
 /// Addresses of a block that are searched for one that can be used again.
 const REMEMBERED: usize = 8;
+/// Terms of a sum, at most.
+const TERMS: usize = 4;
+
+/// The mutant that takes every index for small.
+pub const MUTANT: &str = "every_index_is_small";
 
 /// An arena address that a block has computed: base, index and shift of its 32-bit sum, and the 64-bit address.
 type Known = ((Value, Value, i64), Value);
@@ -47,12 +57,12 @@ impl Pass for AddressFolding {
     const KEEPS: Analyses = Analyses::FLOW.union(Analyses::RESOLVED);
 
     fn run(&mut self, input: &mut Input<'_>) -> usize {
-        run(&mut input.context.func, &mut self.0)
+        run(&mut input.context.func, &mut self.0, input.mutant == MUTANT)
     }
 }
 
 /// Returns how many accesses have another address. Users of values are counted only where they matter.
-fn run(func: &mut Function, uses: &mut Uses) -> usize {
+fn run(func: &mut Function, uses: &mut Uses, mutant: bool) -> usize {
     let mut places: Vec<Known> = Vec::new();
     let mut changes = 0;
     uses.clear();
@@ -62,21 +72,28 @@ fn run(func: &mut Function, uses: &mut Uses) -> usize {
         let mut next = func.layout.first_inst(current);
         while let Some(inst) = next {
             next = func.layout.next_inst(inst);
-            let (InstructionData::Load { arg: addr, offset, .. }
-            | InstructionData::Store { args: [_, addr], offset, .. }) = func.dfg.insts[inst]
-            else {
-                continue;
-            };
-            changes += usize::from(address(func, inst, addr, offset.into()).is_some());
-            changes += usize::from(in_arena(func, inst, (addr, offset.into()), uses, &mut places).is_some());
+            changes += usize::from(address(func, inst).is_some());
+            changes += usize::from(in_arena(func, inst, uses, &mut places).is_some());
+            changes += usize::from(unmasked(func, inst, mutant).is_some());
         }
         block = func.layout.next_block(current);
     }
     changes
 }
 
+/// Address and offset of a load or a store.
+fn place(func: &Function, inst: Inst) -> Option<(Value, i32)> {
+    match func.dfg.insts[inst] {
+        InstructionData::Load { arg: addr, offset, .. } | InstructionData::Store { args: [_, addr], offset, .. } => {
+            Some((addr, offset.into()))
+        }
+        _ => None,
+    }
+}
+
 /// `base + ((x + c) << k)` as an address: the constant moves into the offset, and nothing waits for the sum.
-fn address(func: &mut Function, inst: Inst, addr: Value, off: i32) -> Option<()> {
+fn address(func: &mut Function, inst: Inst) -> Option<()> {
+    let (addr, off) = place(func, inst)?;
     let [a, b] = binary(func, addr, Opcode::Iadd)?;
     let found = [(a, b), (b, a)].into_iter().find_map(|(base, index)| {
         let [sum, shift] = binary(func, index, Opcode::Ishl)?;
@@ -96,23 +113,9 @@ fn address(func: &mut Function, inst: Inst, addr: Value, off: i32) -> Option<()>
 
 /// The same in the arena, where `base`, `x` and their sum have 32 bits, and nothing else needs `x + c`. Past an end of the
 /// arena the address is another one with the constant in the offset, but nothing is mapped [there](reaches).
-fn in_arena(
-    func: &mut Function,
-    inst: Inst,
-    (addr, off): (Value, i32),
-    uses: &mut Uses,
-    places: &mut Vec<Known>,
-) -> Option<()> {
-    let [arena, wide] = binary(func, addr, Opcode::Iadd)?;
-    let (arena, wide) = if is_arena(func, arena) { (arena, wide) } else { (wide, arena) };
-    let Some(InstructionData::Unary { opcode: Opcode::Uextend, arg: low }) =
-        def_inst(func, wide).map(|made| func.dfg.insts[made])
-    else {
-        return None;
-    };
-    // The optimiser makes sums of 16 bits, too, which wrap around elsewhere.
-    let whole = func.dfg.value_type(low) == I32 && is_arena(func, arena);
-    let [a, b] = binary(func, low, Opcode::Iadd).filter(|_| whole)?;
+fn in_arena(func: &mut Function, inst: Inst, uses: &mut Uses, places: &mut Vec<Known>) -> Option<()> {
+    let (addr, off) = place(func, inst)?;
+    let (arena, [a, b]) = masked_sum(func, addr)?;
     let mut found = None;
     for (base, index) in [(a, b), (b, a)] {
         let shift = binary(func, index, Opcode::Ishl).and_then(|[sum, by]| Some((sum, constant(func, by)?)));
@@ -143,6 +146,99 @@ fn in_arena(
     });
     redirect(func, inst, addr, off as i32);
     Some(())
+}
+
+/// An address in the arena that is made of a sum: the arena's, and the terms.
+fn masked_sum(func: &Function, addr: Value) -> Option<(Value, [Value; 2])> {
+    let [arena, wide] = binary(func, addr, Opcode::Iadd)?;
+    let (arena, wide) = if is_arena(func, arena) { (arena, wide) } else { (wide, arena) };
+    let low = unary(func, wide, Opcode::Uextend)?;
+    // The optimiser makes sums of 16 bits, too, which wrap around elsewhere.
+    let whole = func.dfg.value_type(low) == I32 && is_arena(func, arena);
+    Some((arena, binary(func, low, Opcode::Iadd).filter(|_| whole)?))
+}
+
+/// Small indexes that are added to a constant or to the frame: the sum needs no extension. A constant moves into the offset.
+fn unmasked(func: &mut Function, inst: Inst, mutant: bool) -> Option<()> {
+    let (addr, off) = place(func, inst)?;
+    let (arena, terms) = masked_sum(func, addr)?;
+    let greatest = |func: &Function, value| if mutant { 0 } else { greatest(func, value) };
+    let sum = Sum::of(func, terms, &greatest)?;
+    let span: u64 = sum.indexes.iter().map(|index| greatest(func, *index)).sum();
+    let near = |off: i64| [off, off + span as i64].iter().all(|off| reaches(*off, accessed(func, inst)));
+    let (mut addr, off) = match sum.frame {
+        Some(frame) => Some((frame, i64::from(sum.constant) + i64::from(off))).filter(|(_, off)| near(*off))?,
+        None => near(off.into()).then_some((arena, i64::from(sum.constant as u32) + i64::from(off)))?,
+    };
+    let off = i32::try_from(off).ok()?;
+    for index in sum.indexes {
+        let index = widened(func, inst, index);
+        let mut cursor = FuncCursor::new(func).at_inst(inst);
+        cursor.use_srcloc(inst);
+        addr = cursor.ins().iadd(addr, index);
+    }
+    redirect(func, inst, addr, off);
+    Some(())
+}
+
+/// A sum of small indexes, a constant, and perhaps the frame pointer.
+#[derive(Default)]
+struct Sum {
+    indexes: SmallVec<[Value; TERMS]>,
+    constant: i32,
+    frame: Option<Value>,
+}
+
+impl Sum {
+    /// The sum of two values, if it is one of that kind and not constant.
+    fn of(func: &Function, terms: [Value; 2], greatest: &impl Fn(&Function, Value) -> u64) -> Option<Sum> {
+        let mut sum = Sum::default();
+        let mut work = SmallVec::<[Value; TERMS]>::from_slice(&terms);
+        while let Some(value) = work.pop() {
+            if let Some(bits) = constant(func, value) {
+                sum.constant = sum.constant.wrapping_add(bits as i32);
+            } else if let Some(frame) = frame(func, value).filter(|_| sum.frame.is_none()) {
+                sum.frame = Some(frame);
+            } else if greatest(func, value) <= MARGIN {
+                sum.indexes.push(value);
+            } else {
+                work.extend(binary(func, value, Opcode::Iadd)?);
+            }
+            if work.len() + sum.indexes.len() > TERMS {
+                return None;
+            }
+        }
+        (!sum.indexes.is_empty()).then_some(sum)
+    }
+}
+
+/// The frame pointer, if a value is its low half.
+fn frame(func: &Function, low: Value) -> Option<Value> {
+    let fp = *func.dfg.block_params(func.layout.entry_block()?).get(1)?;
+    unary(func, low, Opcode::Ireduce).filter(|wide| *wide == fp)
+}
+
+/// A small number of 32 bits as one of 64, made before an instruction.
+fn widened(func: &mut Function, inst: Inst, value: Value) -> Value {
+    let short = |wide: &Value| greatest(func, *wide) <= u64::from(u32::MAX);
+    if let Some(wide) = unary(func, value, Opcode::Ireduce).filter(short) {
+        return wide;
+    }
+    let scaled = binary(func, value, Opcode::Ishl).and_then(|[x, by]| Some((x, constant(func, by)?)));
+    // No bit that 32 bits lose appears in 64.
+    if let Some((x, by)) = scaled.filter(|(x, by)| (0..=3).contains(by) && greatest(func, *x) <= MARGIN) {
+        let x = widened(func, inst, x);
+        return FuncCursor::new(func).at_inst(inst).ins().ishl_imm_u(x, by);
+    }
+    FuncCursor::new(func).at_inst(inst).ins().uextend(I64, value)
+}
+
+/// The operand of the instruction that defines a value, if it is a unary one with this opcode.
+fn unary(func: &Function, value: Value, wanted: Opcode) -> Option<Value> {
+    match func.dfg.insts[def_inst(func, value)?] {
+        InstructionData::Unary { opcode, arg } => (opcode == wanted).then_some(arg),
+        _ => None,
+    }
 }
 
 /// Bytes that a load or a store accesses.

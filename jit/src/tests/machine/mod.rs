@@ -13,6 +13,7 @@ mod inner_maps;
 mod intrinsics;
 mod iter_num;
 mod merged;
+mod small_indexes;
 mod traps;
 mod unrolling;
 
