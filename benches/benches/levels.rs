@@ -4,10 +4,12 @@
 //! after [`FIRST`] turns is measured again with [`AGAIN`] of them.
 
 use std::fmt::Write as _;
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use twinbpf_benches::bench::{has_flag, is_selected};
 use twinbpf_benches::clock::thread_cpu_ns;
+use twinbpf_benches::left_out::complete;
 use twinbpf_benches::performance;
 use twinbpf_benches::rounds::Figure;
 use twinbpf_jit::{Code, OptLevel, Options, Threads};
@@ -44,7 +46,11 @@ impl Times {
     }
 }
 
-fn main() {
+fn main() -> ExitCode {
+    complete(bench)
+}
+
+fn bench() {
     // Without `cargo bench`, the check is all.
     let lengths = if has_flag("--bench") { &LENGTHS[..] } else { &LENGTHS[..1] };
     let mut rows: Vec<(String, Times)> = Vec::new();

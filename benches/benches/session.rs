@@ -37,14 +37,14 @@ const RELOCATED: [&str; 2] = ["scripts/execsnoop.bpf.o", "scripts/tasks.bpf.o"];
 const ONE_LINER: &str = "tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }";
 
 fn main() -> ExitCode {
+    if let Some(object) = std::env::args().skip_while(|word| word != "link").nth(1) {
+        println!("{}", link(&object));
+        return ExitCode::SUCCESS;
+    }
     complete(bench)
 }
 
 fn bench() {
-    if let Some(object) = std::env::args().skip_while(|word| word != "link").nth(1) {
-        println!("{}", link(&object));
-        return;
-    }
     if !has_flag("--bench") {
         return;
     }

@@ -5,10 +5,12 @@
 //! compilation takes longer than it may. The exponent is that of the last two lengths.
 
 use std::fmt::Write as _;
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use twinbpf_benches::bench::is_selected;
 use twinbpf_benches::clock::thread_cpu_ns;
+use twinbpf_benches::left_out::complete;
 use twinbpf_benches::performance;
 use twinbpf_jit::{Code, CompileLimits, OptLevel, Options, Strategy, Threads};
 
@@ -33,7 +35,11 @@ struct Sample {
     strategy: Strategy,
 }
 
-fn main() {
+fn main() -> ExitCode {
+    complete(bench)
+}
+
+fn bench() {
     let mut text = String::from(
         "| shape | options | 1,000 | 10,000 | 100,000 | 1,000,000 | exponent | no limits: 500 | 1,000 | 2,000 | 4,000 | exponent |\n\
          |---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",

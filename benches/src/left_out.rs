@@ -1,10 +1,11 @@
 //! What a bench leaves out: each with its reason, as it happens and once more at the end. A bench that has left something out
-//! fails, unless the command line says `--partial`, so that no one takes a part of the comparison for the whole.
+//! fails, unless the command line says `--partial`, so that no one takes a part of the comparison for the whole. So does one
+//! with a filter that is part of no case's name.
 
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
-use crate::arguments::has_flag;
+use crate::arguments::{has_flag, unmatched};
 
 /// What this process has left out.
 static LEFT_OUT: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -22,6 +23,12 @@ pub fn leave_out(what: &str, why: &str) {
 /// Does the work of a bench; its exit status says whether it has measured all that was selected.
 pub fn complete(work: impl FnOnce()) -> ExitCode {
     work();
+    // A test runner has filters of its own.
+    let unmatched = unmatched();
+    if has_flag("--bench") && !unmatched.is_empty() {
+        eprintln!("\nno case has this in its name: {}", unmatched.join(", "));
+        return ExitCode::FAILURE;
+    }
     let all = LEFT_OUT.lock().unwrap_or_else(PoisonError::into_inner);
     match failure(&all, has_flag("--partial")) {
         Some(words) => {
