@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use super::fault::{Access, Fault, FaultReason, MemError, Near};
 use super::free::Space;
 use super::grid::Grid;
-use super::halves::apart;
 use super::handle::HandleTable;
+use super::page_colouring::apart;
 use super::sys::{Alias, HUGE_PAGE, Reservation};
 use super::{ARENA_SIZE, MARGIN, NULL_GUARD};
 

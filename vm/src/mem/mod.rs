@@ -30,10 +30,10 @@ mod fault;
 mod frame;
 mod free;
 mod grid;
-mod halves;
 mod handle;
 mod hidden;
 mod out_of_arena;
+mod page_colouring;
 mod sys;
 mod view;
 

@@ -1,4 +1,5 @@
-//! Where the writable half of an arena starts, so that the first cache of the processor holds lines of both halves.
+//! Page colouring: where the writable half of an arena starts, so that the first data cache of the processor holds lines of both
+//! halves.
 //!
 //! AMD's cores look for a line in their first data cache by a hash of bits 12 to 27 of its address: 12^27, 13^26, 14^25,
 //! and from 15^20 to 19^24 (Lipp et al., "Take A Way", 2020). Of two lines with the same hash and the same bits 6 to 11
