@@ -51,7 +51,8 @@ pub(in super::super) struct AddressFolding(Uses);
 
 impl Pass for AddressFolding {
     const NAME: &'static str = "address-folding";
-    const SUMMARY: &'static str = "moves constants of an index into the offset of the access";
+    const SUMMARY: &'static str =
+        "moves constants of an index into the offset of the access, and leaves out the masks of small indexes";
     const PHASE: Phase = Phase::Post;
     const NEEDS: Analyses = Analyses::empty();
     const KEEPS: Analyses = Analyses::FLOW.union(Analyses::RESOLVED);
