@@ -14,7 +14,11 @@ fn filled(number: u64) -> u64 {
 pub(crate) fn binary(mnemonic: Mnemonic, bytes: usize, a: Value, b: Value, conditions: &mut Conditions) -> Value {
     let result = match mnemonic {
         Mnemonic::Add => a.plus(b),
-        Mnemonic::Sub => a.minus(b),
+        Mnemonic::Sub => match (a.minus(b), b.constant()) {
+            // As the sum with what is missing to the next power.
+            (Value::Any, Some(number)) if bytes < 8 => a.plus(Value::number(number.wrapping_neg()).low(bytes)),
+            (value, _) => value,
+        },
         Mnemonic::And => and(a, b, conditions),
         Mnemonic::Or => or(a, b, conditions),
         Mnemonic::Xor => xor(a, b, conditions),

@@ -70,6 +70,11 @@ impl Walk<'_, '_> {
                 return Err(Reason::Unknown);
             }
             M::Imul if instruction.op_count() > 1 => self.multiply(instruction, state)?,
+            M::Andn => self.keep_bits(instruction, state, 2)?,
+            M::Blsi | M::Blsr | M::Bzhi => self.keep_bits(instruction, state, 1)?,
+            M::Shld if instruction.op2_kind() == OpKind::Immediate8 && !is_memory(instruction, 0) => {
+                self.shift_in(instruction, state)?;
+            }
             _ if instruction.is_jcc_short_or_near() && instruction.op0_kind() == OpKind::NearBranch64 => {
                 let target = self.target(instruction.near_branch_target())?;
                 return Ok(Next::Either(target, condition(state)));
@@ -250,6 +255,28 @@ impl Walk<'_, '_> {
         self.write(instruction, state, 0, Word::new(value))
     }
 
+    /// What has only bits of one operand.
+    fn keep_bits(&mut self, instruction: &Instruction, state: &mut State, operand: u32) -> Result<(), Reason> {
+        let bytes = size(instruction, 0);
+        let value = self.read(instruction, state, operand)?.value;
+        let value = binary(M::And, bytes, value, Value::of_size(bytes), &mut self.conditions);
+        self.write(instruction, state, 0, Word::new(value))
+    }
+
+    /// A shift to the left of one register, by a constant, into which the highest bits of another move.
+    fn shift_in(&mut self, instruction: &Instruction, state: &mut State) -> Result<(), Reason> {
+        let bytes = size(instruction, 0);
+        let bits = 8 * bytes as u64;
+        let by = instruction.immediate(2) & if bits == 64 { 63 } else { 31 };
+        let (mut value, from) = (self.read(instruction, state, 0)?.value, self.read(instruction, state, 1)?.value);
+        if by > 0 {
+            let high = shift(M::Shl, bytes, value, Some(by));
+            let low = shift(M::Shr, bytes, from, Some(bits.saturating_sub(by)));
+            value = binary(M::Or, bytes, high, low, &mut self.conditions);
+        }
+        self.write(instruction, state, 0, Word::new(value))
+    }
+
     fn multiply(&mut self, instruction: &Instruction, state: &mut State) -> Result<(), Reason> {
         let bytes = size(instruction, 0);
         let count = instruction.op_count();
@@ -386,12 +413,8 @@ fn is_plain(mnemonic: M) -> bool {
             | M::Lzcnt
             | M::Tzcnt
             | M::Popcnt
-            | M::Andn
             | M::Bextr
-            | M::Blsi
             | M::Blsmsk
-            | M::Blsr
-            | M::Bzhi
             | M::Xchg
             | M::Xadd
             | M::Cmpxchg

@@ -284,6 +284,34 @@ fn a_loop_over_spilled_words_is_interpreted_once() {
 }
 
 #[test]
+fn results_of_bit_instructions_are_bounded_by_their_operands() {
+    // movzx ecx, dl; movzx eax, dl; then into eax; mov r9, [rsi+rax-0x40]
+    let indexed = |made: &[u8]| {
+        let small = [0x0f, 0xb6, 0xca, 0x0f, 0xb6, 0xc2];
+        body(&[&small[..], made, &[0x4c, 0x8b, 0x4c, 0x06, 0xc0]].concat())
+    };
+    for made in [
+        &[0xc4, 0xe2, 0x68, 0xf2, 0xc1][..], // andn eax, edx, ecx
+        &[0xc4, 0xe2, 0x78, 0xf3, 0xc9],     // blsr eax, ecx
+        &[0xc4, 0xe2, 0x78, 0xf3, 0xd9],     // blsi eax, ecx
+        &[0xc4, 0xe2, 0x68, 0xf5, 0xc1],     // bzhi eax, ecx, edx
+        &[0x0f, 0xa4, 0xd0, 0x08],           // shld eax, edx, 8
+        &[0x83, 0xe8, 0xf0],                 // sub eax, -16
+    ] {
+        assert!(indexed(made).is_ok(), "{made:x?}");
+    }
+    for made in [
+        &[0xc4, 0xe2, 0x70, 0xf2, 0xc2][..], // andn eax, ecx, edx: what is inverted is small
+        &[0xc4, 0xe2, 0x78, 0xf3, 0xd1],     // blsmsk eax, ecx: all ones, if that is zero
+        &[0x0f, 0xa4, 0xd0, 0x18],           // shld eax, edx, 24
+        &[0x0f, 0xa5, 0xd0],                 // shld eax, edx, cl
+        &[0x83, 0xe8, 0x10],                 // sub eax, 16
+    ] {
+        assert!(indexed(made).is_err(), "{made:x?}");
+    }
+}
+
+#[test]
 fn a_thorough_attempt_proves_more_than_a_quick_one() {
     // xor ecx, ecx; mov r8, [rdi+8]; again: mov rax, [r8+rcx]; add rcx, 1; cmp rcx, 256; jb again
     let mut code = [

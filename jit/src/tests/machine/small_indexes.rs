@@ -29,6 +29,21 @@ fn small() {
     }
 }
 
+/// What the backend has single instructions for, that the verifier has to know.
+#[test]
+fn of_bits() {
+    for index in [
+        "r5 = *(u64 *)(r1 + 8)\nr5 ^= -1\nr3 &= 7\nr3 &= r5",
+        "r5 = *(u32 *)(r1 + 8)\nw5 ^= -1\nw3 &= 7\nw3 &= w5",
+        "r3 &= 7\nr5 = r3\nr5 -= 1\nr3 &= r5",
+        "w3 &= 7\nw5 = w3\nw5 = -w5\nw3 &= w5",
+        "r5 = *(u8 *)(r1 + 1)\nr4 = 1\nr4 <<= r5\nr4 -= 1\nr3 &= 7\nr3 &= r4",
+        "r5 = *(u64 *)(r1 + 8)\nr5 >>= 62\nr3 &= 1\nr3 <<= 2\nr3 |= r5",
+    ] {
+        agree(&at(index));
+    }
+}
+
 #[test]
 fn of_any_size() {
     for index in ["r3 |= -8", "w3 |= -4\nr3 <<= 32\nr3 s>>= 32", "r3 &= 3\nr3 -= 3"] {
