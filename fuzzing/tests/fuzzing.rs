@@ -10,7 +10,7 @@ use support::harness;
 use twinbpf_fuzzing::generate::{C_PREAMBLE, Case, Choices, Config, Dialect, any_insns, c_program, case, mutate};
 use twinbpf_fuzzing::mutants::seeded::{ALL, Bug, COMPILER, Seeded};
 use twinbpf_fuzzing::{CCampaign, Campaign, Changed, Engine, Finding, MODELS, Printer, Ran, Vm, jit_modes, known};
-use twinbpf_jit::{FOLDING_MUTANT, IntrinsicInfo, LOWERING_MUTANTS};
+use twinbpf_jit::{IntrinsicInfo, LOWERING_MUTANTS};
 use twinbpf_vm::interp::Driver;
 use twinbpf_vm::mem::Arena;
 
@@ -297,12 +297,6 @@ fn every_mutant_of_lowering_is_found() {
     }
 }
 
-/// Code that adds a large index to an address without a mask leaves the arena, which the verifier of machine code finds.
-fn large_indexes_without_a_mask_are_found() {
-    let (_, finding) = find_in_compiler(FOLDING_MUTANT);
-    assert!(finding.failed.as_ref().is_some_and(|why| why.contains("fails verification")), "{finding}");
-}
-
 harness::tests! {
     both_drivers_agree,
     programs_for_kernels_come_to_their_end,
@@ -320,5 +314,4 @@ harness::tests! {
     every_mutant_of_the_compiler_is_found,
     every_mutant_of_intrinsics_is_found,
     every_mutant_of_lowering_is_found,
-    large_indexes_without_a_mask_are_found,
 }

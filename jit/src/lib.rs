@@ -34,7 +34,7 @@ pub use error::JitError;
 pub use limits::Strategy;
 pub use lower::{IntrinsicInfo, MUTANTS as LOWERING_MUTANTS, effects};
 pub use memory::MemoryError;
-pub use opt::{Analyses, FOLDING_MUTANT, PassInfo, PassRun, PassSet, PassSetError, Phase};
+pub use opt::{Analyses, PassInfo, PassRun, PassSet, PassSetError, Phase};
 pub use options::{CompileLimits, Memory, OptLevel, Options};
 pub use parallel::Threads;
 pub use stage::InternalError;

@@ -23,8 +23,7 @@ mod uses;
 pub use analysis::Analyses;
 pub use pass::Phase;
 pub use pipeline::{PassInfo, PassRun, PassSet, PassSetError};
-pub use post::FOLDING_MUTANT;
 #[cfg(test)]
-pub(crate) use post::{HOISTING_MUTANT, PAYMENTS_MUTANT};
+pub(crate) use post::{FOLDING_MUTANT, HOISTING_MUTANT, PAYMENTS_MUTANT};
 #[cfg(test)]
 pub(crate) use pre::MERGING_MUTANT;

@@ -40,7 +40,7 @@ const REMEMBERED: usize = 8;
 const TERMS: usize = 4;
 
 /// The mutant that takes every index for small.
-pub const MUTANT: &str = "every_index_is_small";
+pub(crate) const MUTANT: &str = "every_index_is_small";
 
 /// An arena address that a block has computed: base, index and shift of its 32-bit sum, and the 64-bit address.
 type Known = ((Value, Value, i64), Value);

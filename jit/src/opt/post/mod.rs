@@ -12,7 +12,8 @@ mod scheduling;
 mod sequence_points;
 
 pub(super) use address_folding::AddressFolding;
-pub use address_folding::MUTANT as FOLDING_MUTANT;
+#[cfg(test)]
+pub(crate) use address_folding::MUTANT as FOLDING_MUTANT;
 pub(super) use code_hoisting::CodeHoisting;
 #[cfg(test)]
 pub(crate) use code_hoisting::MUTANT as HOISTING_MUTANT;

@@ -1,7 +1,7 @@
 //! Indexes that are added to the frame's address: small ones without a mask, and others.
 
 use super::budgets::{agree, is_found};
-use crate::FOLDING_MUTANT;
+use crate::opt::FOLDING_MUTANT;
 
 /// A program that takes a number from memory, makes an index in r3 of it, and accesses the frame there.
 fn at(index: &str) -> String {
