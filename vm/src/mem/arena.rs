@@ -9,7 +9,7 @@ use super::fault::{Access, Fault, FaultReason, MemError, Near};
 use super::free::Space;
 use super::grid::Grid;
 use super::handle::HandleTable;
-use super::page_colouring::apart;
+use super::page_colouring::{SLACK, apart};
 use super::sys::{Alias, HUGE_PAGE, Reservation};
 use super::{ARENA_SIZE, MARGIN, NULL_GUARD};
 
@@ -189,8 +189,7 @@ impl Arena {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "trusted programs need x86-64 Linux").into());
         }
         let limit = limit.clamp(LEAST_TRUSTED, ARENA_SIZE / 2).next_multiple_of(PAGE);
-        // The halves are less than 1 MiB farther apart than that.
-        let mut size = limit + limit / READ_ONLY_PART + (1 << 20);
+        let mut size = limit + limit / READ_ONLY_PART + SLACK;
         let reservation = loop {
             match Reservation::low(size as usize) {
                 Ok(reservation) => break reservation,
