@@ -47,6 +47,14 @@ pub(super) fn def_block(func: &Function, value: Value) -> Option<Block> {
     }
 }
 
+/// The operand of the instruction that defines a value, if it is a unary one with this opcode.
+pub(super) fn unary(func: &Function, value: Value, wanted: Opcode) -> Option<Value> {
+    match func.dfg.insts[def_inst(func, value)?] {
+        InstructionData::Unary { opcode, arg } => (opcode == wanted).then_some(arg),
+        _ => None,
+    }
+}
+
 /// The operands of the instruction that defines a value, if it is a binary one with this opcode.
 pub(super) fn binary(func: &Function, value: Value, wanted: Opcode) -> Option<[Value; 2]> {
     match func.dfg.insts[def_inst(func, value)?] {

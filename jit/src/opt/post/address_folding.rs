@@ -29,7 +29,7 @@ use twinbpf_vm::mem::MARGIN;
 
 use super::super::analysis::Analyses;
 use super::super::bounds::greatest;
-use super::super::ir::{binary, constant, def_inst};
+use super::super::ir::{binary, constant, def_inst, unary};
 use super::super::pass::{Input, Pass, Phase};
 use super::super::uses::Uses;
 use crate::context::{field, reaches};
@@ -232,14 +232,6 @@ fn widened(func: &mut Function, inst: Inst, value: Value) -> Value {
         return FuncCursor::new(func).at_inst(inst).ins().ishl_imm_u(x, by);
     }
     FuncCursor::new(func).at_inst(inst).ins().uextend(I64, value)
-}
-
-/// The operand of the instruction that defines a value, if it is a unary one with this opcode.
-fn unary(func: &Function, value: Value, wanted: Opcode) -> Option<Value> {
-    match func.dfg.insts[def_inst(func, value)?] {
-        InstructionData::Unary { opcode, arg } => (opcode == wanted).then_some(arg),
-        _ => None,
-    }
 }
 
 /// Bytes that a load or a store accesses.

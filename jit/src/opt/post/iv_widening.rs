@@ -24,7 +24,7 @@ use cranelift_codegen::ir::{Block, Function, Inst, InstBuilder as _, Instruction
 use cranelift_codegen::loop_analysis::LoopAnalysis;
 
 use super::super::analysis::Analyses;
-use super::super::ir::{constant, def_inst, destinations, pass};
+use super::super::ir::{constant, destinations, pass, unary};
 use super::super::pass::{Input, Pass, Phase};
 use super::super::target_model::TargetModel;
 
@@ -91,10 +91,7 @@ fn extended(func: &Function, inst: Inst) -> Option<(Value, Block)> {
 /// A value of 32 bits as 64.
 fn extend(func: &mut Function, last: Inst, arg: Value) -> Value {
     let bits = constant(func, arg);
-    let from = match def_inst(func, arg).map(|inst| func.dfg.insts[inst]) {
-        Some(InstructionData::Unary { opcode: Opcode::Uextend, arg: from }) => from,
-        _ => arg,
-    };
+    let from = unary(func, arg, Opcode::Uextend).unwrap_or(arg);
     let mut cursor = FuncCursor::new(func).at_inst(last);
     match bits {
         Some(bits) => cursor.ins().iconst(I64, i64::from(bits as u32)),

@@ -28,7 +28,7 @@ use cranelift_codegen::packed_option::PackedOption;
 use smallvec::SmallVec;
 
 use super::super::analysis::Analyses;
-use super::super::ir::{constant, def_inst, destinations, pass, resolve};
+use super::super::ir::{constant, def_inst, destinations, pass, resolve, unary};
 use super::super::pass::{Input, Pass, Phase};
 use super::super::uses::{Counts, sweep};
 
@@ -326,8 +326,5 @@ fn after_definition(func: &Function, value: Value) -> Inst {
 
 /// The 32-bit value that a value extends, if it does.
 fn low_half(func: &Function, value: Value) -> Option<Value> {
-    match func.dfg.insts[def_inst(func, value)?] {
-        InstructionData::Unary { opcode: Opcode::Uextend, arg } if func.dfg.value_type(arg) == I32 => Some(arg),
-        _ => None,
-    }
+    unary(func, value, Opcode::Uextend).filter(|arg| func.dfg.value_type(*arg) == I32)
 }
