@@ -1,14 +1,14 @@
 //! Hash maps, plain and per-CPU: kernel/bpf/hashtab.c.
 //!
-//! An update of an existing element writes its value in place, while it holds the element's bucket. (The kernel puts a new
-//! element in place of the old one, so there a program never sees half of an update. Here it can, as in
-//! arrays; in return the address of a value stays.)
+//! An update of an existing element writes its value in place: as a [writer](super::writers) where nothing else is needed, and
+//! otherwise while it holds the element's bucket. (The kernel puts a new element in place of the old one, so there a program never
+//! sees half of an update. Here it can, as in arrays; in return the address of a value stays.)
 
 use std::sync::Arc;
 
 use super::cell::patiently;
 use super::store::{Extra, Store};
-use super::{BPF_EXIST, BPF_F_LOCK, BPF_NOEXIST, Entry, Errno, MapOps, MapSpec};
+use super::{BPF_ANY, BPF_EXIST, BPF_F_LOCK, BPF_NOEXIST, Entry, Errno, MapOps, MapSpec};
 use crate::mem::{Arena, MemError};
 
 /// See the module documentation.
@@ -28,19 +28,22 @@ impl Hash {
 
     /// False where a program has the lock of the value.
     fn try_update(&self, key: &[u8], value: &[u8], flags: u64, cpu: u32) -> Result<bool, Errno> {
+        if matches!(flags, BPF_ANY | BPF_EXIST) && self.store.replace(key, cpu, value).is_some() {
+            return Ok(true);
+        }
         let mut entry = self.store.entry(key)?;
         check_flags(entry.slot().is_some(), flags)?;
         let Some(slot) = entry.slot() else {
             let slot = self.store.take_any()?;
-            entry.insert(key, slot, || self.store.init(slot, cpu, value));
+            self.store.init(slot, cpu, value);
+            entry.insert(key, slot, || ());
             return Ok(true);
         };
-        let cell = self.store.value(slot, cpu);
         if flags & BPF_F_LOCK != 0 {
-            return cell.try_store_locked(value, || entry.change());
+            return self.store.value(slot, cpu).try_store_locked(value, || entry.change());
         }
         entry.change();
-        cell.store(value);
+        self.store.held(slot, cpu, |cell| cell.store(value));
         Ok(true)
     }
 

@@ -13,7 +13,7 @@ use super::free_slots::{lanes, own_lane};
 use super::hash::{check_flags, check_sizes};
 use super::lock::{lock, pause};
 use super::store::{Extra, Store};
-use super::{BPF_EXIST, Entry, Errno, MapFlags, MapOps, MapSpec};
+use super::{BPF_EXIST, BPF_NOEXIST, Entry, Errno, MapFlags, MapOps, MapSpec};
 use crate::mem::{Arena, MemError};
 
 /// Marks that one eviction takes at most. After that the oldest element goes, marked or not.
@@ -190,19 +190,24 @@ impl Lru {
 
     /// Updates with a slot for a new element, if the thread has one already. Gives it back where the element is not new.
     fn put(&self, key: &[u8], value: &[u8], flags: u64, cpu: u32, mut spare: Option<u32>) -> Result<Done, Errno> {
+        if spare.is_none()
+            && flags != BPF_NOEXIST
+            && let Some(slot) = self.store.replace(key, cpu, value)
+        {
+            self.mark(slot);
+            return Ok(Done::Yes);
+        }
         let mut entry = self.store.entry(key)?;
         let result = check_flags(entry.slot().is_some(), flags);
         if let (Ok(()), None) = (result, entry.slot()) {
             let Some(slot) = spare.or_else(|| self.store.take().ok()) else { return Ok(Done::NeedsRoom) };
-            entry.insert(key, slot, || {
-                self.store.init(slot, cpu, value);
-                self.add(slot);
-            });
+            self.store.init(slot, cpu, value);
+            entry.insert(key, slot, || self.add(slot));
             return Ok(Done::Yes);
         }
         if let (Ok(()), Some(slot)) = (result, entry.slot()) {
             entry.change();
-            self.store.value(slot, cpu).store(value);
+            self.store.held(slot, cpu, |cell| cell.store(value));
             self.mark(slot);
         }
         drop(entry);

@@ -42,7 +42,9 @@ mod store;
 mod sync;
 mod trie;
 mod trie_node;
+mod walk;
 mod words;
+mod writers;
 
 use std::sync::Arc;
 

@@ -80,7 +80,8 @@ impl Handles {
                     }
                     None => {
                         let slot = store.take_any()?;
-                        entry.insert(key, slot, || write(store.extra(slot), handle));
+                        write(store.extra(slot), handle);
+                        entry.insert(key, slot, || ());
                     }
                 }
             }

@@ -282,7 +282,8 @@ impl MapOps for TargetHash {
             }
             None => {
                 let slot = self.store.take_any()?;
-                entry.insert(key, slot, || self.store.init(slot, 0, value));
+                self.store.init(slot, 0, value);
+                entry.insert(key, slot, || ());
                 Ok(())
             }
         }

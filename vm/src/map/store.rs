@@ -13,14 +13,14 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use super::cell::Cell;
-use super::free_slots::{FreeSlots, LINE, lanes};
+use super::free_slots::{FreeSlots, LINE, lanes, own_lane};
 use super::hidden_slab::HiddenSlab;
 use super::index::{Bucket, Changed, Index, LockedBucket, Search, Words};
-use super::seen_keys::SeenKeys;
 use super::slab::{Layout, Slab};
 use super::spread::spread;
 use super::sync::{AtomicU32, DefaultHashBuilder, Ordering};
-use super::{Entry, Errno, MapSpec};
+use super::writers::Writers;
+use super::{Errno, MapSpec};
 use crate::mem::{Arena, Block, MemError, RegionKind, RegionSpec};
 
 /// Bytes before what belongs to the map, and the key: a link, and the hash.
@@ -30,14 +30,16 @@ const OWN: u32 = 8;
 #[derive(Debug)]
 pub(super) struct Store {
     name: Arc<str>,
-    key_size: u32,
+    pub(super) key_size: u32,
     capacity: u32,
-    cpus: u32,
+    pub(super) cpus: u32,
     lock: Option<u32>,
     hasher: DefaultHashBuilder,
-    /// Lines: the words of the index, of free slots, and the map's.
+    /// Lines: the words of the index, of free slots, of writers, and the map's.
     header: Block,
     lanes: u32,
+    /// A writer for each CPU of the map, or for each lane where a value is written in one piece; otherwise none.
+    writers: u32,
     index: Index,
     /// Link to the next slot of the chain or of those given back; hash, 0 where no element is; words of the map; key.
     records: HiddenSlab,
@@ -119,7 +121,15 @@ impl Store {
             writable: spec.program_writable(),
         };
         let (lanes, label) = (lanes(), format!("header of map {}", spec.name));
-        let header = RegionSpec::new(label, RegionKind::Map, (2 + lanes + extra.lines) * LINE);
+        let one_piece = spec.value_size.is_power_of_two() && spec.value_size <= 8 && spec.spin_lock.is_none();
+        let writers = if cpus > 1 {
+            cpus
+        } else if one_piece {
+            lanes
+        } else {
+            0
+        };
+        let header = RegionSpec::new(label, RegionKind::Map, (2 + lanes + writers + extra.lines) * LINE);
         Ok(Store {
             name: Arc::clone(&spec.name),
             key_size: spec.key_size,
@@ -129,6 +139,7 @@ impl Store {
             hasher: DefaultHashBuilder::default(),
             header: arena.alloc_hidden(header)?,
             lanes,
+            writers,
             index: Index::new(arena, &spec.name, capacity)?,
             records,
             key_off,
@@ -147,9 +158,13 @@ impl Store {
         FreeSlots { header, start: LINE, capacity, lanes, link: |slot| self.link(slot) }
     }
 
+    fn writers(&self) -> Writers<'_> {
+        Writers { header: &self.header, start: (2 + self.lanes) * LINE, count: self.writers }
+    }
+
     /// Words of one of the map's lines.
     pub(super) fn line<const N: usize>(&self, line: u32) -> [&AtomicU32; N] {
-        self.header.words((2 + self.lanes + line) * LINE)
+        self.header.words((2 + self.lanes + self.writers + line) * LINE)
     }
 
     /// The map's words of a slot.
@@ -242,8 +257,40 @@ impl Store {
         self.index.read(self.words(), hash, &Find { store: self, hash, key, get })
     }
 
+    /// Does `access` with the value of a slot, while the element there stays and no other thread writes more than one piece of
+    /// the value. `None` where `key` is not there any more.
+    #[inline(always)]
+    fn access<R>(&self, slot: u32, key: &[u8], cpu: u32, access: impl FnOnce(Cell<'_>) -> R) -> Option<R> {
+        let writer = if self.cpus > 1 { cpu } else { own_lane(self.writers) };
+        let _writing = self.writers().hold(writer, slot);
+        let there = self.record(slot)[1].load(Ordering::SeqCst) != 0;
+        let (block, off) = self.key_at(slot);
+        (there && block.equals(off, key)).then(|| access(self.value(slot, cpu)))
+    }
+
+    /// Replaces the value of a key without its bucket, and gives its slot. `None` where that cannot be, or the key is not there.
+    #[inline(always)]
+    pub(super) fn replace(&self, key: &[u8], cpu: u32, value: &[u8]) -> Option<u32> {
+        let slot = if self.writers == 0 { None } else { self.slot_of(key) };
+        slot.filter(|slot| self.access(*slot, key, cpu, |cell| cell.store(value)).is_some())
+    }
+
+    /// Does `access` with the value of a slot whose bucket is held.
+    pub(super) fn held<R>(&self, slot: u32, cpu: u32, access: impl FnOnce(Cell<'_>) -> R) -> R {
+        let _writing = (self.cpus > 1).then(|| self.writers().hold(cpu, slot));
+        access(self.value(slot, cpu))
+    }
+
     /// Copies the value of a key. `ENOENT` if there is none.
     pub(super) fn load(&self, key: &[u8], cpu: u32, value: &mut [u8]) -> Result<(), Errno> {
+        if self.cpus > 1 {
+            while let Some(slot) = self.slot_of(key) {
+                if self.access(slot, key, cpu, |cell| cell.load(value)).is_some() {
+                    return Ok(());
+                }
+            }
+            return Err(Errno::ENOENT);
+        }
         let value = RefCell::new(value);
         self.find(key, |slot| self.value(slot, cpu).load(&mut value.borrow_mut())).ok_or(Errno::ENOENT)
     }
@@ -297,7 +344,7 @@ impl Store {
     }
 
     /// Holds the bucket of the element of a slot, whatever it is, and gives its hash. `None` if no element is there.
-    fn hold_slot(&self, slot: u32) -> Option<(LockedBucket<'_>, u32)> {
+    pub(super) fn hold_slot(&self, slot: u32) -> Option<(LockedBucket<'_>, u32)> {
         let [_, own] = self.record(slot);
         loop {
             let hash = own.load(Ordering::Acquire);
@@ -330,7 +377,7 @@ impl Store {
         before
     }
 
-    fn load_key(&self, slot: u32, out: &mut [u8]) {
+    pub(super) fn load_key(&self, slot: u32, out: &mut [u8]) {
         let (block, off) = self.key_at(slot);
         block.load(off, out);
     }
@@ -376,57 +423,6 @@ impl Store {
             }
         }
     }
-
-    /// As `MapOps::entries`, slot by slot: no key is searched for. Values have `size` bytes, and all of one key `copied` as
-    /// [`Entry`] has them.
-    pub(super) fn entries(&self, size: u32, copied: usize, each: &mut dyn FnMut(Entry<'_>) -> bool) {
-        let noted = self.noted();
-        let (mut key, mut seen) = (vec![0; self.key_size as usize], SeenKeys::default());
-        let mut copied = vec![0; copied];
-        let stride = copied.len() / self.cpus as usize;
-        for slot in 0..self.free_slots().end() {
-            let Some(held) = self.hold_slot(slot) else { continue };
-            self.load_key(slot, &mut key);
-            for cpu in 0..self.cpus {
-                let start = cpu as usize * stride;
-                self.value(slot, cpu).load(&mut copied[start..start + size as usize]);
-            }
-            drop(held);
-            let first = seen.add(&key, || self.noted() != noted);
-            if first && !each(Entry::new(&key, &copied, size)) {
-                return;
-            }
-        }
-    }
-
-    /// Copies the key of the first element from `slot` on, and gives its slot.
-    fn first_from(&self, slot: u32, out: &mut [u8]) -> Option<u32> {
-        (slot..self.free_slots().end()).find(|slot| self.key(*slot, out))
-    }
-
-    /// `BPF_MAP_GET_NEXT_KEY`.
-    pub(super) fn next_key(&self, key: Option<&[u8]>, next: &mut [u8]) -> Result<(), Errno> {
-        if next.len() != self.key_size as usize {
-            return Err(Errno::EINVAL);
-        }
-        let slot = key.and_then(|key| self.slot_of(key));
-        let from = slot.map_or(0, |slot| slot + 1);
-        self.first_from(from, next).map(|_| ()).ok_or(Errno::ENOENT)
-    }
-
-    /// All keys, each once.
-    pub(super) fn keys(&self) -> Vec<Vec<u8>> {
-        let (noted, mut seen) = (self.noted(), SeenKeys::default());
-        let (mut keys, mut key) = (Vec::new(), vec![0; self.key_size as usize]);
-        let mut from = 0;
-        while let Some(slot) = self.first_from(from, &mut key) {
-            if seen.add(&key, || self.noted() != noted) {
-                keys.push(key.clone());
-            }
-            from = slot + 1;
-        }
-        keys
-    }
 }
 
 impl LockedEntry<'_> {
@@ -440,9 +436,9 @@ impl LockedEntry<'_> {
         self.held.change();
     }
 
-    /// Adds the key, which is not there, in a slot that was [taken](Store::take). `init` writes its value; until it
-    /// returns, no other thread finds the element.
-    pub(super) fn insert(mut self, key: &[u8], slot: u32, init: impl FnOnce()) {
+    /// Adds the key, which is not there, in a slot that was [taken](Store::take) and has its value. Until `before` returns, no
+    /// other thread finds the element.
+    pub(super) fn insert(mut self, key: &[u8], slot: u32, before: impl FnOnce()) {
         assert!(self.found.is_none(), "a key that is not there");
         let store = self.store;
         let [link, own] = store.record(slot);
@@ -454,7 +450,7 @@ impl LockedEntry<'_> {
         link.store(head.load(Ordering::Relaxed), Ordering::Release);
         own.store(self.hash, Ordering::Release);
         head.store(slot + 1, Ordering::Release);
-        init();
+        before();
         store.free_slots().note();
         drop(self);
         let hash = |slot| store.record(slot)[1].load(Ordering::Relaxed);
@@ -470,7 +466,8 @@ impl LockedEntry<'_> {
         let next = link.load(Ordering::Relaxed);
         let from = before.map_or(self.held.bucket.head, |before| store.link(before));
         from.store(next, Ordering::Release);
-        own.store(0, Ordering::Relaxed);
+        own.store(0, Ordering::SeqCst);
+        store.writers().wait(slot);
         Some(slot)
     }
 }

@@ -38,8 +38,18 @@ pub(crate) fn change(map: &dyn MapOps, key: &[u8], value: u64, random: &mut Rand
 
 #[test]
 fn each_key_is_a_register() {
+    registers(MapKind::Hash);
+}
+
+/// All threads write the values of one CPU.
+#[test]
+fn each_key_of_a_cpu_is_a_register() {
+    registers(MapKind::PercpuHash);
+}
+
+fn registers(kind: MapKind) {
     // A deleted element's slot is free a moment later.
-    let map = make(spec(MapKind::Hash, 8, 8, (OBJECTS + STAYING) as u32 + THREADS as u32));
+    let map = make(spec(kind, 8, 8, (OBJECTS + STAYING) as u32 + THREADS as u32));
     (STAY..STAY + STAYING).for_each(|number| map.update(&key(number), &key(number), BPF_ANY, 0).unwrap());
     let fresh = AtomicU64::new(1);
     history::hammer(

@@ -48,6 +48,8 @@ struct Thread {
 struct State {
     /// Values of each word, oldest first.
     words: Vec<Vec<(u32, View)>>,
+    /// The last value of each word that a sequentially consistent access has written.
+    written: View,
     threads: Vec<Thread>,
     turn: usize,
     one_in: u64,
@@ -133,7 +135,7 @@ impl AtomicU32 {
         let thread = &mut state.threads[own];
         thread.now.set(self.0, value);
         thread.read.join(view);
-        if matches!(ordering, Ordering::Acquire | Ordering::AcqRel) {
+        if matches!(ordering, Ordering::Acquire | Ordering::AcqRel | Ordering::SeqCst) {
             thread.now.join(view);
         }
         *read
@@ -143,16 +145,21 @@ impl AtomicU32 {
         let last = state.words[self.0].len();
         let thread = &mut state.threads[own];
         thread.now.set(self.0, last);
-        let own = if matches!(ordering, Ordering::Release | Ordering::AcqRel) { &thread.now } else { &thread.released };
+        let released = matches!(ordering, Ordering::Release | Ordering::AcqRel | Ordering::SeqCst);
+        let own = if released { &thread.now } else { &thread.released };
         let mut view = before;
         view.join(own);
         view.set(self.0, last);
         state.words[self.0].push((value, view));
+        if ordering == Ordering::SeqCst {
+            state.written.set(self.0, last);
+        }
     }
 
     pub(crate) fn load(&self, ordering: Ordering) -> u32 {
         access(|state, own| {
             let (known, count) = (state.threads[own].now.at(self.0), state.words[self.0].len());
+            let known = if ordering == Ordering::SeqCst { known.max(state.written.at(self.0)) } else { known };
             let value = if state.random(2) == 0 { count - 1 } else { known + state.random(count - known) };
             self.take(state, own, value, ordering)
         })
@@ -204,7 +211,8 @@ pub(crate) fn run<T: Sync, R: Send>(
 ) {
     let one_in = TURNS[seed as usize % TURNS.len()];
     let (first, random) = (Thread::default(), seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let state = State { words: Vec::new(), threads: vec![first], turn: 0, one_in: u64::MAX >> 1, random, accesses: 0 };
+    let (words, written, threads) = (Vec::new(), View::default(), vec![first]);
+    let state = State { words, written, threads, turn: 0, one_in: u64::MAX >> 1, random, accesses: 0 };
     let world: World = Arc::new((Mutex::new(state), Condvar::new()));
     let enter = |number| SELF.set(Some((Arc::clone(&world), number)));
     enter(0);

@@ -1,5 +1,5 @@
-//! The hash table without locks, on a machine with weak memory: `vm/src/map/index.rs`, `store.rs` and `slab.rs` are compiled with
-//! atomics of that machine, and a few threads go in many ways, by seeds. `TWINBPF_MAP_SECONDS=60` for more of them.
+//! The hash table without locks, on a machine with weak memory: `vm/src/map/index.rs`, `store.rs`, `writers.rs` and others are
+//! compiled with atomics of that machine, and a few threads go in many ways, by seeds. `TWINBPF_MAP_SECONDS=60` for more of them.
 
 mod machine;
 mod map;
@@ -8,7 +8,7 @@ mod mem;
 use std::time::{Duration, Instant};
 
 use machine::run;
-use map::{Errno, Hash};
+use map::{Errno, Hash, Values};
 
 type Work<'a, R> = &'a (dyn Fn(&Hash) -> R + Sync);
 
@@ -25,17 +25,28 @@ fn value(key: u32) -> u64 {
 
 /// Puts keys into a map, does all of `work` at once in one way after another, and checks what came of it.
 fn check<R: Send>(max_entries: u32, keys: &[u32], work: &[Work<'_, R>], end: impl Fn(&Hash, Vec<R>)) {
-    let begin = || {
-        let map = Hash::new(max_entries);
+    check_all(&[Values::Shared, Values::PerCpu], max_entries, keys, work, end);
+}
+
+/// The same for maps with such values.
+fn check_all<R: Send>(
+    kinds: &[Values],
+    max_entries: u32,
+    keys: &[u32],
+    work: &[Work<'_, R>],
+    end: impl Fn(&Hash, Vec<R>),
+) {
+    let begin = |kind| {
+        let map = Hash::new(max_entries, kind);
         keys.iter().for_each(|key| assert_eq!(map.put(*key, value(*key), true), Ok(())));
         map
     };
     let limit = Instant::now() + time();
-    for seed in 0.. {
+    for (seed, kind) in (0..).zip(kinds.iter().cycle()) {
         if Instant::now() > limit {
             break;
         }
-        run(seed, begin, work, &end);
+        run(seed, || begin(*kind), work, &end);
     }
 }
 
@@ -106,6 +117,41 @@ fn values_are_whole() {
     check(1, &[0], &[&put, &get(0)], |map, found| {
         assert!([Some(value(0)), Some(value(5))].contains(&found[1]), "{found:x?}");
         assert_eq!(map.get(0), Some(value(5)));
+    });
+}
+
+#[test]
+fn a_value_is_replaced_only_under_its_key() {
+    let replace = |number| {
+        move |map: &Hash| {
+            map.replace(0, value(number));
+            None
+        }
+    };
+    let kinds = [Values::PerCpu, Values::OnePiece];
+    check_all(&kinds, 1, &[0], &[&swap(0, 2), &replace(5), &replace(7), &get(2)], |map, found| {
+        let whole = Some(map.holds(value(2)));
+        assert!(found[3].is_none() || found[3] == whole, "{found:x?}");
+        assert_eq!((map.get(0), map.get(2)), (None, whole));
+    });
+}
+
+#[test]
+fn a_replaced_value_is_seen() {
+    let put = |number| {
+        move |map: &Hash| {
+            assert_eq!(map.put(0, value(number), false), Ok(()));
+            None
+        }
+    };
+    let again = |map: &Hash| {
+        map.delete(0).ok();
+        None
+    };
+    check_all(&[Values::PerCpu, Values::OnePiece], 2, &[0], &[&put(5), &put(7), &again, &get(0)], |map, found| {
+        let known = [0, 5, 7].map(|number| Some(map.holds(value(number))));
+        assert!(found[3].is_none() || known.contains(&found[3]), "{found:x?}");
+        assert!(map.get(0).is_none() || known[1..].contains(&map.get(0)), "{:x?}", map.get(0));
     });
 }
 

@@ -13,9 +13,6 @@ mod index;
 mod lock;
 #[path = "../../src/map/planes.rs"]
 mod planes;
-#[path = "../../src/map/seen_keys.rs"]
-#[expect(dead_code, reason = "iteration is tested elsewhere")]
-mod seen_keys;
 #[path = "../../src/map/slab.rs"]
 mod slab;
 #[path = "../../src/map/spread.rs"]
@@ -23,10 +20,12 @@ mod spread;
 #[path = "../../src/map/store.rs"]
 #[expect(dead_code, reason = "iteration and values of other CPUs are tested elsewhere")]
 mod store;
+#[path = "../../src/map/writers.rs"]
+mod writers;
 
 use std::sync::Arc;
 
-pub(crate) use twinbpf_vm::map::{Entry, Errno};
+pub(crate) use twinbpf_vm::map::Errno;
 
 use crate::mem::Arena;
 use store::{Extra, Store};
@@ -80,6 +79,10 @@ mod cell {
         }
 
         pub(super) fn init(&self, value: &[u8]) {
+            self.store(value);
+        }
+
+        pub(super) fn store(&self, value: &[u8]) {
             self.block.store(self.off, value);
         }
     }
@@ -100,8 +103,22 @@ impl MapSpec {
     }
 }
 
+/// How the values of a map are, and so how they are replaced.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Values {
+    /// Two words, under the lock of a bucket.
+    Shared,
+    /// Two words of each CPU. All threads are on the first.
+    PerCpu,
+    /// A word.
+    OnePiece,
+}
+
 /// A hash map of numbers.
-pub(crate) struct Hash(Store);
+pub(crate) struct Hash {
+    store: Store,
+    values: Values,
+}
 
 /// A number as a key of two words, of which the first decides on the chain.
 fn key(number: u32) -> [u8; 8] {
@@ -109,46 +126,66 @@ fn key(number: u32) -> [u8; 8] {
 }
 
 impl Hash {
-    pub(crate) fn new(max_entries: u32) -> Hash {
-        let spec = MapSpec { name: "model".into(), key_size: 8, value_size: 8, max_entries, spin_lock: None };
-        Hash(Store::new(&spec, &Arc::new(Arena), 1, Extra::default()).expect("the model has memory"))
+    pub(crate) fn new(max_entries: u32, values: Values) -> Hash {
+        let (cpus, value_size) = (if values == Values::PerCpu { 2 } else { 1 }, Self::size(values) as u32);
+        let spec = MapSpec { name: "model".into(), key_size: 8, value_size, max_entries, spin_lock: None };
+        let store = Store::new(&spec, &Arc::new(Arena), cpus, Extra::default());
+        Hash { store: store.expect("the model has memory"), values }
+    }
+
+    fn size(values: Values) -> usize {
+        if values == Values::OnePiece { 4 } else { 8 }
     }
 
     pub(crate) fn get(&self, key: u32) -> Option<u64> {
         let mut value = [0; 8];
-        self.0.load(&self::key(key), 0, &mut value).ok()?;
-        Some(u64::from_ne_bytes(value))
+        self.store.load(&self::key(key), 0, &mut value[..Self::size(self.values)]).ok()?;
+        Some(u64::from_le_bytes(value))
+    }
+
+    /// What remains of a value in this map.
+    pub(crate) fn holds(&self, value: u64) -> u64 {
+        if self.values == Values::OnePiece { u64::from(value as u32) } else { value }
+    }
+
+    /// As `Hash::update` of an element that is there, without its bucket: whether it was there.
+    pub(crate) fn replace(&self, key: u32, value: u64) -> bool {
+        let value = &value.to_le_bytes()[..Self::size(self.values)];
+        self.values != Values::Shared && self.store.replace(&self::key(key), 0, value).is_some()
     }
 
     /// As `Hash::update` with these two flags.
     pub(crate) fn put(&self, key: u32, value: u64, only_new: bool) -> Result<(), Errno> {
-        let (key, value) = (self::key(key), value.to_ne_bytes());
-        let mut entry = self.0.entry(&key)?;
+        if !only_new && self.replace(key, value) {
+            return Ok(());
+        }
+        let (key, value) = (self::key(key), &value.to_le_bytes()[..Self::size(self.values)]);
+        let mut entry = self.store.entry(&key)?;
         match entry.slot() {
             Some(_) if only_new => Err(Errno::EEXIST),
             Some(slot) => {
                 entry.change();
-                let cell = self.0.value(slot, 0);
-                cell.block.store(cell.off, &value);
+                self.store.held(slot, 0, |cell| cell.store(value));
                 Ok(())
             }
             None => {
-                let slot = self.0.take_any()?;
-                entry.insert(&key, slot, || self.0.init(slot, 0, &value));
+                let slot = self.store.take_any()?;
+                self.store.init(slot, 0, value);
+                entry.insert(&key, slot, || ());
                 Ok(())
             }
         }
     }
 
     pub(crate) fn delete(&self, key: u32) -> Result<(), Errno> {
-        self.0.delete(&self::key(key))
+        self.store.delete(&self::key(key))
     }
 
     /// A walk over all slots.
     pub(crate) fn walk(&self) -> Vec<u32> {
         let (mut found, mut numbers) = ([0; 8], Vec::new());
-        for slot in 0..self.0.slots() {
-            if self.0.key(slot, &mut found) {
+        for slot in 0..self.store.slots() {
+            if self.store.key(slot, &mut found) {
                 let number = u64::from_ne_bytes(found) as u32;
                 assert_eq!(found, key(number), "words of one key");
                 numbers.push(number);
@@ -158,6 +195,6 @@ impl Hash {
     }
 
     pub(crate) fn len(&self) -> u32 {
-        self.0.len()
+        self.store.len()
     }
 }
