@@ -4,6 +4,7 @@
 //! there are more threads than processors. A thread whose lane is empty takes a slot that was never used, then one from another
 //! lane. Links between slots are numbers plus 1, with 0 for none.
 
+use std::cell::Cell;
 use std::sync::{OnceLock, atomic};
 use std::thread::available_parallelism;
 
@@ -24,13 +25,25 @@ pub(super) fn lanes() -> u32 {
     *LANES.get_or_init(|| available_parallelism().map_or(1, |count| count.get().min(MOST as usize)) as u32)
 }
 
-/// The lane of the calling thread, of so many.
+/// The lane of the calling thread, where there are so many as every map has, or one.
+#[inline(always)]
 pub(super) fn own_lane(lanes: u32) -> u32 {
-    static THREADS: atomic::AtomicU32 = atomic::AtomicU32::new(0);
+    const UNKNOWN: u32 = u32::MAX;
     thread_local! {
-        static THREAD: u32 = THREADS.fetch_add(1, Ordering::Relaxed);
+        static LANE: Cell<u32> = const { Cell::new(UNKNOWN) };
     }
-    THREAD.with(|thread| thread % lanes)
+    #[cold]
+    fn next() -> u32 {
+        static THREADS: atomic::AtomicU32 = atomic::AtomicU32::new(0);
+        let lane = THREADS.fetch_add(1, atomic::Ordering::Relaxed) % self::lanes();
+        LANE.set(lane);
+        lane
+    }
+    match LANE.get() {
+        _ if lanes == 1 => 0,
+        UNKNOWN => next(),
+        lane => lane,
+    }
 }
 
 /// A lane in memory.
@@ -38,10 +51,17 @@ pub(super) fn own_lane(lanes: u32) -> u32 {
 struct Lane<'a> {
     lock: &'a AtomicU32,
     slots: Fifo<'a>,
-    /// Slots that were taken here, without those given back here; may be negative.
+    /// Slots that were taken here, without those given back here; may be negative. Changes under the lock.
     used: &'a AtomicU32,
     /// Counts elements that came.
     came: &'a AtomicU32,
+}
+
+impl Lane<'_> {
+    /// The lane is locked.
+    fn count(self, more: u32) {
+        self.used.store(self.used.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+    }
 }
 
 /// See the module documentation.
@@ -95,15 +115,14 @@ impl<'a, L: Fn(u32) -> &'a AtomicU32> FreeSlots<'a, L> {
     /// A slot. `E2BIG` if there is none, which other threads may change meanwhile; where `grow` has no memory for one that
     /// was never used, and no other is here, its error.
     pub(super) fn take(&self, grow: impl FnOnce(u32) -> Result<(), Errno>) -> Result<u32, Errno> {
-        let own = own_lane(self.lanes);
-        let slot = match self.pop(self.lane(own)) {
-            Some(slot) => slot,
-            None => match self.take_fresh(grow) {
-                Ok(slot) => slot,
-                Err(errno) => (0..self.lanes).find_map(|lane| self.pop(self.lane(lane))).ok_or(errno)?,
-            },
-        };
-        self.lane(own).used.fetch_add(1, Ordering::Relaxed);
+        let own = self.lane(own_lane(self.lanes));
+        if let Some(slot) = self.pop(own, 1) {
+            return Ok(slot);
+        }
+        let elsewhere = |errno| (0..self.lanes).find_map(|lane| self.pop(self.lane(lane), 0)).ok_or(errno);
+        let slot = self.take_fresh(grow).or_else(elsewhere)?;
+        let _locked = lock(own.lock);
+        own.count(1);
         Ok(slot)
     }
 
@@ -111,8 +130,8 @@ impl<'a, L: Fn(u32) -> &'a AtomicU32> FreeSlots<'a, L> {
     pub(super) fn take_last(&self) -> Option<u32> {
         let locked: Vec<Locked<'_>> = (0..self.lanes).map(|lane| lock(self.lane(lane).lock)).collect();
         let slot = (0..self.lanes).find_map(|lane| self.lane(lane).slots.pop(&self.link));
+        self.lane(own_lane(self.lanes)).count(u32::from(slot.is_some()));
         drop(locked);
-        self.lane(own_lane(self.lanes)).used.fetch_add(u32::from(slot.is_some()), Ordering::Relaxed);
         slot
     }
 
@@ -131,12 +150,15 @@ impl<'a, L: Fn(u32) -> &'a AtomicU32> FreeSlots<'a, L> {
         Ok(slot)
     }
 
-    fn pop(&self, lane: Lane<'_>) -> Option<u32> {
+    /// A slot of this lane, where it counts for so many.
+    fn pop(&self, lane: Lane<'_>, count: u32) -> Option<u32> {
         if lane.slots.oldest.load(Ordering::Relaxed) == 0 {
             return None;
         }
         let _locked = lock(lane.lock);
-        lane.slots.pop(&self.link)
+        let slot = lane.slots.pop(&self.link)?;
+        lane.count(count);
+        Some(slot)
     }
 
     /// Puts a slot here that is in no chain any more.
@@ -144,6 +166,6 @@ impl<'a, L: Fn(u32) -> &'a AtomicU32> FreeSlots<'a, L> {
         let lane = self.lane(own_lane(self.lanes));
         let _locked = lock(lane.lock);
         lane.slots.push(slot, &self.link);
-        lane.used.fetch_sub(1, Ordering::Relaxed);
+        lane.count(u32::MAX);
     }
 }

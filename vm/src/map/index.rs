@@ -145,25 +145,39 @@ impl Index {
         self.buckets.has(0)
     }
 
+    /// The bucket of a hash, and the versions of bucket and table, where no thread changes either.
+    #[inline(always)]
+    fn settled(&self, words: Words<'_>, hash: u32) -> Option<(Bucket<'_>, u32, u32)> {
+        let table = words.version.load(Ordering::Acquire);
+        if table & 1 != 0 {
+            return None;
+        }
+        let bucket = self.bucket_of(hash, table);
+        let version = bucket.version.load(Ordering::Acquire);
+        (version & 1 == 0).then_some((bucket, version, table))
+    }
+
+    /// What `search` may find in the chain for a hash: what it finds may have gone, and what it does not find may be there.
+    #[inline(always)]
+    pub(super) fn guess<S: Search>(&self, words: Words<'_>, hash: u32, search: &S) -> Option<S::Found> {
+        let (bucket, version, _) = self.settled(words, hash)?;
+        search.search(bucket, version).ok()
+    }
+
     /// What `search` finds in the chain for a hash. It is called again where the chain has changed meanwhile, gives up
     /// where [`Bucket::is`] says so, and must do nothing else than read. (That it gave up has to be known: where the other
     /// thread changes nothing, the version is the same afterwards.)
     #[inline(always)]
     pub(super) fn read<S: Search>(&self, words: Words<'_>, hash: u32, search: &S) -> S::Found {
         for _ in 0..TRIES {
-            let table = words.version.load(Ordering::Acquire);
-            if table & 1 == 0 {
-                let bucket = self.bucket_of(hash, table);
-                let version = bucket.version.load(Ordering::Acquire);
-                if version & 1 == 0 {
-                    let found = search.search(bucket, version);
-                    fence(Ordering::Acquire);
-                    if let Ok(found) = found
-                        && bucket.is(version)
-                        && words.version.load(Ordering::Relaxed) == table
-                    {
-                        return found;
-                    }
+            if let Some((bucket, version, table)) = self.settled(words, hash) {
+                let found = search.search(bucket, version);
+                fence(Ordering::Acquire);
+                if let Ok(found) = found
+                    && bucket.is(version)
+                    && words.version.load(Ordering::Relaxed) == table
+                {
+                    return found;
                 }
             }
             spin_loop();

@@ -238,23 +238,30 @@ impl Store {
     /// nothing else than read.
     #[inline(always)]
     pub(super) fn find<R>(&self, key: &[u8], get: impl Fn(u32) -> R) -> Option<R> {
+        self.find_or_guess(key, false, get)
+    }
+
+    /// [`Store::find`], or where a guess is enough [`Index::guess`].
+    #[inline(always)]
+    fn find_or_guess<R>(&self, key: &[u8], guess: bool, get: impl Fn(u32) -> R) -> Option<R> {
         if key.len() != self.key_size as usize || !self.index.has_begun() {
             return None;
         }
         // Keys of known lengths are compared without a loop.
         match key.len() {
-            4 => self.find_known(key.first_chunk::<4>()?, get),
-            8 => self.find_known(key.first_chunk::<8>()?, get),
-            16 => self.find_known(key.first_chunk::<16>()?, get),
-            _ => self.find_known(key, get),
+            4 => self.find_known(key.first_chunk::<4>()?, guess, get),
+            8 => self.find_known(key.first_chunk::<8>()?, guess, get),
+            16 => self.find_known(key.first_chunk::<16>()?, guess, get),
+            _ => self.find_known(key, guess, get),
         }
     }
 
-    /// As [`Store::find`], for a key of the map's size.
+    /// The same for a key of the map's size.
     #[inline(always)]
-    fn find_known<K: AsRef<[u8]> + ?Sized, R>(&self, key: &K, get: impl Fn(u32) -> R) -> Option<R> {
+    fn find_known<K: AsRef<[u8]> + ?Sized, R>(&self, key: &K, guess: bool, get: impl Fn(u32) -> R) -> Option<R> {
         let hash = self.hash(key.as_ref());
-        self.index.read(self.words(), hash, &Find { store: self, hash, key, get })
+        let (words, find) = (self.words(), Find { store: self, hash, key, get });
+        if guess { self.index.guess(words, hash, &find)? } else { self.index.read(words, hash, &find) }
     }
 
     /// Does `access` with the value of a slot, while the element there stays and no other thread writes more than one piece of
@@ -271,7 +278,7 @@ impl Store {
     /// Replaces the value of a key without its bucket, and gives its slot. `None` where that cannot be, or the key is not there.
     #[inline(always)]
     pub(super) fn replace(&self, key: &[u8], cpu: u32, value: &[u8]) -> Option<u32> {
-        let slot = if self.writers == 0 { None } else { self.slot_of(key) };
+        let slot = if self.writers == 0 { None } else { self.find_or_guess(key, true, |slot| slot) };
         slot.filter(|slot| self.access(*slot, key, cpu, |cell| cell.store(value)).is_some())
     }
 

@@ -196,10 +196,6 @@ impl AtomicU32 {
     pub(crate) fn fetch_add(&self, more: u32, ordering: Ordering) -> u32 {
         self.change([ordering; 2], |value| Some(value.wrapping_add(more))).unwrap_or_else(|old| old)
     }
-
-    pub(crate) fn fetch_sub(&self, less: u32, ordering: Ordering) -> u32 {
-        self.fetch_add(less.wrapping_neg(), ordering)
-    }
 }
 
 /// Runs `begin`, and what it gives to each of `work` at once, and then `end`, which has seen all of it.
