@@ -57,16 +57,15 @@ impl MapOps for Lpm {
 
     fn delete(&self, key: &[u8]) -> Result<(), Errno> {
         let key = self.prefix(key).ok_or(Errno::EINVAL)?;
-        self.trie.locked().delete(key)
+        self.trie.delete(key)
     }
 
     fn next_key(&self, key: Option<&[u8]>, next: &mut [u8]) -> Result<(), Errno> {
         if next.len() != self.spec.key_size as usize {
             return Err(Errno::EINVAL);
         }
-        let trie = self.trie.locked();
-        let node = trie.next(key.and_then(|key| self.prefix(key))).ok_or(Errno::ENOENT)?;
-        let bits = trie.key(node, &mut next[4..]);
+        let key = key.and_then(|key| self.prefix(key));
+        let bits = self.trie.next(key, &mut next[4..]).ok_or(Errno::ENOENT)?;
         next[..4].copy_from_slice(&bits.to_le_bytes());
         Ok(())
     }

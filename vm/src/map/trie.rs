@@ -1,144 +1,156 @@
-//! The trie of kernel/bpf/lpm_trie.c: path-compressed, one node for each prefix or fork.
+//! The tries of kernel/bpf/lpm_trie.c: path-compressed, one node for each prefix or fork.
 //!
-//! A fork without a value of its own is an intermediate node; it always has two children. Only values lie where programs can
-//! write; the rest is hidden memory.
+//! There is a trie for each first byte of prefixes that have one, and one for shorter prefixes, so that a search begins below the
+//! first eight bits and threads that change the map seldom meet. A fork without a value of its own is an intermediate node; it
+//! always has two children. Only values lie where programs can write; the rest is hidden memory.
 //!
-//! A search takes no lock and writes nothing. A change holds the lock of the map, and shows by one store of a link. A node that
-//! was taken out is used again only after the version has changed; a search that finds another version at its end begins anew.
-//! A thread that copies a value, replaces it or takes it away holds the lock of the value; a replacement takes no other lock.
+//! A search takes no lock and writes nothing. A change holds the lock of its trie, shows by one store of a link, and changes the
+//! version before and after that; a search that finds another version at its end begins anew. A thread that copies a value or
+//! replaces it holds the lock of the value, and one that takes an element out waits for it; a replacement takes no other lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use super::cell::Cell;
-use super::fifo::Fifo;
+use super::free_slots::{FreeSlots, LINE, lanes};
 use super::hidden_slab::HiddenSlab;
 use super::lock::{Locked, lock};
 use super::slab::{Layout, Slab};
-use super::store::no_memory;
-use super::trie_node::{INFO, INTERMEDIATE, NODE, Node, Prefix, WORD, by_side, follow, get, hang, number, set};
-use super::{BPF_EXIST, BPF_NOEXIST, Errno, MapSpec};
+use super::trie_node::{INFO, INTERMEDIATE, NODE, Node, Prefix, WORD, follow, get, number};
+use super::{Errno, MapSpec};
 use crate::mem::{Arena, Block, MemError, Record, RegionKind, RegionSpec};
 
-/// Bytes of the words that are no node's, locks of values apart.
-const HEADER: u32 = 64;
+/// Bits of the first byte.
+pub(super) const FIRST_BITS: u32 = 8;
+/// The trie of prefixes that are shorter than the first byte; before it are those of its values.
+pub(super) const SHORT: u32 = 1 << FIRST_BITS;
+/// Bytes of the words of a trie.
+const ROOT: u32 = 16;
+/// Where the lines of free slots begin, after the words of all tries.
+const SLOTS: u32 = ((SHORT + 1) * ROOT).next_multiple_of(LINE);
 /// Locks of values, which nodes share by their numbers. Nodes themselves stay unwritten, as all searches read them.
 const LOCKS: u32 = 256;
-/// Offset of the root's link in these.
-const ROOT: u32 = 24;
 /// Searches without the lock before one with it.
 const TRIES: u32 = 64;
 
-/// The map's words that are no node's.
-struct Header<'a> {
-    lock: &'a AtomicU32,
-    /// Changes before a node that was taken out is used again.
-    version: &'a AtomicU32,
-    root: &'a AtomicU64,
-    /// Elements: nodes that are not intermediate.
-    entries: &'a AtomicU32,
-    /// Nodes that were ever used.
-    fresh: &'a AtomicU32,
-    /// Nodes that were taken out, linked by the words that have bits otherwise.
-    free: Fifo<'a>,
-}
-
-/// Where a node hangs.
+/// The words of a trie.
 #[derive(Clone, Copy)]
-enum Link {
-    Root,
-    Child(u32, usize),
+pub(super) struct Root<'a> {
+    pub(super) lock: &'a AtomicU32,
+    /// Odd while elements come or go. It has changed before a node that was taken out is used again.
+    pub(super) version: &'a AtomicU32,
+    pub(super) top: &'a AtomicU64,
 }
 
 /// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Trie {
-    name: Arc<str>,
-    data_size: u32,
+    pub(super) name: Arc<str>,
+    pub(super) data_size: u32,
     /// Offset of the data in a node.
     data_off: u32,
     max_entries: u32,
+    lanes: u32,
+    /// Words of all tries, lines of free slots of elements and of forks, and locks of values.
     header: Block,
-    nodes: HiddenSlab,
-    values: Slab,
+    /// After one that is none, each element's node and one for a fork in turn.
+    pub(super) nodes: HiddenSlab,
+    pub(super) values: Slab,
     lock: Option<u32>,
 }
 
-/// The trie while this thread alone changes it.
-pub(super) struct LockedTrie<'a> {
-    trie: &'a Trie,
-    header: Header<'a>,
-    _locked: Locked<'a>,
+/// What a search found.
+#[derive(Clone, Copy, PartialEq)]
+struct Found {
+    node: u32,
+    trie: u32,
+    /// The trie's version meanwhile.
+    version: u32,
 }
 
-/// A walk down from the root.
-struct Walk {
-    link: Link,
-    node: Option<u32>,
-    /// Bits that the node at the end has in common with the key.
-    matched: u32,
-}
+/// A trie has changed during a search.
+struct Changed;
 
 impl Trie {
     pub(super) fn new(spec: &MapSpec, arena: &Arc<Arena>) -> Result<Trie, MemError> {
-        let data_size = spec.key_size - 4;
+        let (data_size, lanes) = (spec.key_size - 4, lanes());
         // Words that are read as numbers are aligned.
         let data_off = if data_size == 4 { INFO + 4 } else { INFO + 8 };
-        // Every element can need one intermediate node.
-        let capacity = spec.max_entries.saturating_mul(2);
         let values = Layout {
             label: format!("value of map {}", spec.name).into(),
             size: spec.value_size,
             cpus: 1,
-            capacity,
+            capacity: spec.max_entries,
             writable: spec.program_writable(),
         };
-        let header = RegionSpec::new(format!("header of map {}", spec.name), RegionKind::Map, HEADER + 4 * LOCKS);
+        let bytes = SLOTS + 2 * (1 + lanes) * LINE + 4 * LOCKS;
+        let header = RegionSpec::new(format!("header of map {}", spec.name), RegionKind::Map, bytes);
+        let capacity = spec.max_entries.saturating_mul(2).saturating_add(1);
         Ok(Trie {
             name: Arc::clone(&spec.name),
             data_size,
             data_off,
             max_entries: spec.max_entries,
+            lanes,
             header: arena.alloc_hidden(header)?,
-            nodes: HiddenSlab::new(
-                arena,
-                format!("key of map {}", spec.name),
-                data_off + data_size,
-                capacity.saturating_add(1),
-            )?,
+            nodes: HiddenSlab::new(arena, format!("key of map {}", spec.name), data_off + data_size, capacity)?,
             values: Slab::new(arena, values),
             lock: spec.spin_lock,
         })
     }
 
     #[inline(always)]
-    fn header(&self) -> Header<'_> {
-        let [lock, version, entries, fresh, oldest, newest] = self.header.words(0);
-        let root = self.header.atomic(ROOT);
-        Header { lock, version, root, entries, fresh, free: Fifo { oldest, newest } }
+    pub(super) fn root(&self, trie: u32) -> Root<'_> {
+        let [lock, version] = self.header.words(trie * ROOT);
+        Root { lock, version, top: self.header.atomic(trie * ROOT + 8) }
+    }
+
+    fn free<'a>(&'a self, start: u32, node: fn(&Self, u32) -> u32) -> FreeSlots<'a, impl Fn(u32) -> &'a AtomicU32> {
+        let &Trie { max_entries: capacity, lanes, ref header, .. } = self;
+        FreeSlots { header, start, capacity, lanes, link: move |slot| self.node(node(self, slot)).info }
+    }
+
+    /// Slots of elements that are not in use.
+    pub(super) fn elements<'a>(&'a self) -> FreeSlots<'a, impl Fn(u32) -> &'a AtomicU32> {
+        self.free(SLOTS, Self::element)
+    }
+
+    /// Slots of forks that are not in use. There are fewer forks than elements.
+    pub(super) fn forks<'a>(&'a self) -> FreeSlots<'a, impl Fn(u32) -> &'a AtomicU32> {
+        self.free(SLOTS + (1 + self.lanes) * LINE, Self::fork)
     }
 
     pub(super) fn len(&self) -> u32 {
-        get(self.header().entries)
+        self.elements().used()
     }
 
     fn max_bits(&self) -> u32 {
         self.data_size * 8
     }
 
+    /// The node of an element's slot.
+    pub(super) fn element(&self, slot: u32) -> u32 {
+        self.nodes.at(2 * slot + 1).1 / WORD
+    }
+
+    /// The node of a fork's slot.
+    pub(super) fn fork(&self, slot: u32) -> u32 {
+        self.nodes.at(2 * slot + 2).1 / WORD
+    }
+
+    /// The slot of a node of either kind; there is no node 0.
+    pub(super) fn slot(&self, node: u32) -> u32 {
+        (self.nodes.slot(node * WORD) - 1) / 2
+    }
+
     #[inline(always)]
-    fn node(&self, number: u32) -> Node<'_> {
+    pub(super) fn node(&self, number: u32) -> Node<'_> {
         let (block, off) = (self.nodes.memory(), number * WORD);
         let [info] = block.words(off + INFO);
         Node { block, off, data: off + self.data_off, info }
     }
 
-    /// The slot of a node's value; there is no node 0.
-    fn slot(&self, node: u32) -> u32 {
-        self.nodes.slot(node * WORD) - 1
-    }
-
-    fn value(&self, node: u32) -> Cell<'_> {
+    pub(super) fn value(&self, node: u32) -> Cell<'_> {
         self.values.cell(self.slot(node), 0, self.lock)
     }
 
@@ -146,83 +158,110 @@ impl Trie {
         self.values.addr(self.slot(node), 0)
     }
 
-    pub(super) fn locked(&self) -> LockedTrie<'_> {
-        let header = self.header();
-        LockedTrie { trie: self, _locked: lock(header.lock), header }
+    /// The trie that has a prefix.
+    #[inline(always)]
+    pub(super) fn trie_of(key: Prefix<'_>) -> u32 {
+        if key.bits < FIRST_BITS { SHORT } else { u32::from(key.data[0]) }
     }
 
     /// The element with the longest prefix of `key`.
     pub(super) fn longest(&self, key: Prefix<'_>) -> Option<u32> {
-        let header = self.header();
         for _ in 0..TRIES {
-            let version = get(header.version);
-            let found = self.search(key, || header.version.load(Ordering::Relaxed) == version);
-            fence(Ordering::Acquire);
-            if header.version.load(Ordering::Relaxed) == version {
-                return found;
+            if let Ok(found) = self.attempt(key) {
+                return found.map(|found| found.node);
             }
         }
-        self.locked().longest(key)
+        self.with_longest(key, |node| node)
+    }
+
+    /// The same, if nothing changes meanwhile.
+    #[inline(always)]
+    fn attempt(&self, key: Prefix<'_>) -> Result<Option<Found>, Changed> {
+        let own = Self::trie_of(key);
+        let version = get(self.root(own).version);
+        let node = self.attempt_in(own, version, key)?;
+        if node.is_some() || own == SHORT {
+            return Ok(node.map(|node| Found { node, trie: own, version }));
+        }
+        let short = get(self.root(SHORT).version);
+        let node = self.attempt_in(SHORT, short, key)?;
+        // There may be a longer prefix by now, and the short one newer than that.
+        if version & 1 != 0 || !self.is(own, version) {
+            return Err(Changed);
+        }
+        Ok(node.map(|node| Found { node, trie: SHORT, version: short }))
+    }
+
+    /// The same in one trie, which has this version.
+    #[inline(always)]
+    fn attempt_in(&self, trie: u32, version: u32, key: Prefix<'_>) -> Result<Option<u32>, Changed> {
+        let found = self.search(trie, key, || self.is(trie, version));
+        fence(Ordering::Acquire);
+        if self.is(trie, version) { Ok(found) } else { Err(Changed) }
+    }
+
+    /// Whether a trie has not changed since this version.
+    fn is(&self, trie: u32, version: u32) -> bool {
+        self.root(trie).version.load(Ordering::Relaxed) == version
+    }
+
+    /// What `work` makes of the element with the longest prefix of `key`, which stays until it has.
+    #[cold]
+    fn with_longest<R>(&self, key: Prefix<'_>, work: impl FnOnce(u32) -> R) -> Option<R> {
+        let own = Self::trie_of(key);
+        let _own = lock(self.root(own).lock);
+        let (found, _short) = match self.search(own, key, || true) {
+            None if own != SHORT => {
+                let short = lock(self.root(SHORT).lock);
+                (self.search(SHORT, key, || true), Some(short))
+            }
+            found => (found, None),
+        };
+        found.map(work)
     }
 
     /// Takes the lock of a node's value.
-    fn lock_value(&self, number: u32) -> Locked<'_> {
-        let [word] = self.header.words(HEADER + 4 * (self.slot(number) % LOCKS));
+    pub(super) fn lock_value(&self, number: u32) -> Locked<'_> {
+        let locks = SLOTS + 2 * (1 + self.lanes) * LINE;
+        let [word] = self.header.words(locks + 4 * (self.slot(number) % LOCKS));
         lock(word)
     }
 
-    /// The element with the longest prefix of `key`, whose value is locked; `None` also where the trie changes.
-    fn held(&self, key: Prefix<'_>) -> Option<(u32, Locked<'_>)> {
-        let version = get(self.header().version);
-        let number = self.longest_at(key, version)?;
-        let locked = self.lock_value(number);
-        // Without another version the node is still the one that was found. Its bits are read first: those of its next use would
-        // come with another version.
-        (!self.node(number).is_intermediate() && self.is(version)).then_some((number, locked))
-    }
-
-    /// The element with the longest prefix of `key`, if the trie has this version until it is found.
-    fn longest_at(&self, key: Prefix<'_>, version: u32) -> Option<u32> {
-        let found = self.search(key, || self.is(version))?;
-        fence(Ordering::Acquire);
-        self.is(version).then_some(found)
-    }
-
-    /// Whether no node that was taken out is in use again since this version.
-    fn is(&self, version: u32) -> bool {
-        self.header().version.load(Ordering::Relaxed) == version
+    /// The element with the longest prefix of `key`, whose value is locked; `None` also where a trie changes.
+    fn held(&self, key: Prefix<'_>) -> Option<(Found, Locked<'_>)> {
+        let found = self.attempt(key).ok()??;
+        let locked = self.lock_value(found.node);
+        // Without another version the node is still the one that was found.
+        self.is(found.trie, found.version).then_some((found, locked))
     }
 
     /// Copies the value under the longest prefix of `key`, never half of an update.
     pub(super) fn load(&self, key: Prefix<'_>, value: &mut [u8]) -> Result<(), Errno> {
-        if let Some((number, _locked)) = self.held(key)
+        if let Some((found, _locked)) = self.held(key)
             // There may be a longer prefix by now, and the value newer than that.
-            && self.longest_at(key, get(self.header().version)) == Some(number)
+            && self.attempt(key).is_ok_and(|again| again == Some(found))
         {
-            self.value(number).load(value);
+            self.value(found.node).load(value);
             return Ok(());
         }
-        let trie = self.locked();
-        let number = trie.longest(key).ok_or(Errno::ENOENT)?;
-        let _locked = self.lock_value(number);
-        self.value(number).load(value);
-        Ok(())
+        let load = |node| {
+            let _locked = self.lock_value(node);
+            self.value(node).load(value);
+        };
+        self.with_longest(key, load).ok_or(Errno::ENOENT)
     }
 
-    /// Adds or replaces an element.
-    pub(super) fn update(&self, key: Prefix<'_>, value: &[u8], flags: u64) -> Result<(), Errno> {
-        if flags != BPF_NOEXIST
-            && let Some((number, _locked)) = self.held(key)
-            && self.node(number).bits() == key.bits
-        {
-            self.replace(number, key, value);
-            return Ok(());
+    /// Replaces an element without the lock of its trie: whether that can be, and the element is there.
+    pub(super) fn replace_at_once(&self, key: Prefix<'_>, value: &[u8]) -> bool {
+        let held = self.held(key).filter(|(found, _)| self.node(found.node).bits() == key.bits);
+        if let Some((found, _)) = &held {
+            self.replace(found.node, key, value);
         }
-        self.locked().update(key, value, flags)
+        held.is_some()
     }
 
     /// Replaces the value of an element, which is locked.
-    fn replace(&self, number: u32, key: Prefix<'_>, value: &[u8]) {
+    pub(super) fn replace(&self, number: u32, key: Prefix<'_>, value: &[u8]) {
         let node = self.node(number);
         // Bits that count are the same.
         if key.bits < self.max_bits() {
@@ -231,17 +270,17 @@ impl Trie {
         self.value(number).store(value);
     }
 
-    /// Searches for the longest prefix, as long as `valid`.
+    /// Searches a trie for the longest prefix, as long as `valid`.
     #[inline(always)]
-    fn search(&self, key: Prefix<'_>, valid: impl Fn() -> bool) -> Option<u32> {
+    fn search(&self, trie: u32, key: Prefix<'_>, valid: impl Fn() -> bool) -> Option<u32> {
         match <[u8; 4]>::try_from(key.data) {
             // Data of this size is one word of the node.
-            Ok(data) => self.descend(key, valid, |record, _, bits| {
+            Ok(data) => self.descend(trie, key, valid, |record, _, bits| {
                 let own: &AtomicU32 = record.atomic::<_, { INFO as usize + 4 }>();
                 let differ = u32::from_ne_bytes(data) ^ own.load(Ordering::Relaxed);
                 bits <= key.bits.min(u32::from_be(differ).leading_zeros())
             }),
-            Err(_) => self.descend(key, valid, |_, number, bits| self.node(number).common(bits, key) >= bits),
+            Err(_) => self.descend(trie, key, valid, |_, number, bits| self.node(number).common(bits, key) >= bits),
         }
     }
 
@@ -249,11 +288,12 @@ impl Trie {
     #[inline(always)]
     fn descend(
         &self,
+        trie: u32,
         key: Prefix<'_>,
         valid: impl Fn() -> bool,
         fits: impl Fn(Record<'_, NODE>, u32, u32) -> bool,
     ) -> Option<u32> {
-        let (mut found, mut link, head) = (None, follow(self.header().root), key.head());
+        let (mut found, mut link, head) = (None, follow(self.root(trie).top), key.head());
         while let Some(number) = number(link) {
             let (node, bits) = (self.nodes.memory().record::<NODE>(number * WORD), (link >> 32) as u32);
             let last = bits >= self.max_bits();
@@ -274,223 +314,5 @@ impl Trie {
             }
         }
         found
-    }
-}
-
-impl LockedTrie<'_> {
-    /// The element with the longest prefix of `key`.
-    fn longest(&self, key: Prefix<'_>) -> Option<u32> {
-        self.trie.search(key, || true)
-    }
-
-    /// Lets a link lead to what is new.
-    fn set(&self, at: Link, top: u64) {
-        match at {
-            Link::Root => hang(self.header.root, top),
-            Link::Child(parent, side) => hang(self.trie.node(parent).child(side), top),
-        }
-    }
-
-    /// The link to a node.
-    fn link_to(&self, number: u32) -> u64 {
-        u64::from(self.trie.node(number).bits()) << 32 | u64::from(number)
-    }
-
-    /// Copies a node's key out: bits, and data.
-    pub(super) fn key(&self, node: u32, data: &mut [u8]) -> u32 {
-        // A replacement of the value also writes bits of the data that do not count.
-        let _locked = self.trie.lock_value(node);
-        let node = self.trie.node(node);
-        node.block.load(node.data, data);
-        node.bits()
-    }
-
-    /// Walks to where `key` is or would be, by the nodes that `pass` gets with where they hang.
-    fn walk(&self, key: Prefix<'_>, mut pass: impl FnMut(Link, u32)) -> Walk {
-        let mut walk = Walk { link: Link::Root, node: number(follow(self.header.root)), matched: 0 };
-        while let Some(at) = walk.node {
-            let node = self.trie.node(at);
-            let bits = node.bits();
-            walk.matched = node.common(bits, key);
-            if bits != walk.matched || bits == key.bits {
-                break;
-            }
-            pass(walk.link, at);
-            let side = key.bit(bits);
-            (walk.link, walk.node) = (Link::Child(at, side), number(follow(node.child(side))));
-        }
-        walk
-    }
-
-    /// The element with exactly this prefix, and where it hangs.
-    fn exact(&self, key: Prefix<'_>, pass: impl FnMut(Link, u32)) -> Option<(u32, Link)> {
-        let walk = self.walk(key, pass);
-        let number = walk.node?;
-        let node = self.trie.node(number);
-        let same = node.bits() == key.bits && walk.matched == key.bits && !node.is_intermediate();
-        same.then_some((number, walk.link))
-    }
-
-    /// A node that is not in use. `ENOMEM` when the arena is full.
-    fn take(&self) -> Result<u32, Errno> {
-        let Header { fresh, free, .. } = &self.header;
-        if let Some(number) = free.pop(|node| self.trie.node(node).info) {
-            return Ok(number);
-        }
-        let slot = get(fresh);
-        let grown = self.trie.nodes.grow(slot + 1).and_then(|()| self.trie.values.grow(slot));
-        grown.map_err(|error| no_memory(&self.trie.name, &error))?;
-        set(fresh, slot + 1);
-        Ok(self.trie.nodes.at(slot + 1).1 / WORD)
-    }
-
-    /// Makes searches void.
-    fn renew(&self) {
-        self.header.version.fetch_add(1, Ordering::Relaxed);
-        // What is written to nodes from here on must not be seen before the version is.
-        fence(Ordering::Release);
-    }
-
-    /// Takes back nodes that hang nowhere any more. Searches that are at them are void.
-    fn give(&self, nodes: &[u32]) {
-        self.renew();
-        nodes.iter().for_each(|node| self.header.free.push(*node, |node| self.trie.node(node).info));
-    }
-
-    /// A new node, which hangs nowhere yet.
-    fn make(&self, info: u32, data: &[u8], children: [u64; 2]) -> Result<u32, Errno> {
-        let number = self.take()?;
-        let node = self.trie.node(number);
-        node.block.store(node.data, data);
-        set(node.info, info);
-        (0..2).zip(children).for_each(|(side, child)| hang(node.child(side), child));
-        Ok(number)
-    }
-
-    fn may_add(&self, flags: u64) -> Result<(), Errno> {
-        if flags == BPF_EXIST {
-            return Err(Errno::ENOENT);
-        }
-        if self.trie.len() == self.trie.max_entries { Err(Errno::ENOSPC) } else { Ok(()) }
-    }
-
-    /// Adds or replaces an element.
-    fn update(&self, key: Prefix<'_>, value: &[u8], flags: u64) -> Result<(), Errno> {
-        let walk = self.walk(key, |_, _| ());
-        let Some(below) = walk.node else {
-            self.may_add(flags)?;
-            let new = self.add(key, value, [0, 0])?;
-            return self.hang(walk.link, new);
-        };
-        let node = self.trie.node(below);
-        if node.bits() == walk.matched {
-            return self.take_over(below, key, value, flags);
-        }
-        self.may_add(flags)?;
-        let mut old = vec![0; self.trie.data_size as usize];
-        let bits = self.key(below, &mut old);
-        let side = Prefix { bits, data: &old }.bit(walk.matched);
-        if walk.matched == key.bits {
-            let new = self.add(key, value, by_side(side, self.link_to(below), 0))?;
-            return self.hang(walk.link, new);
-        }
-        let new = self.add(key, value, [0, 0])?;
-        let fork = self.make(walk.matched | INTERMEDIATE, &old, by_side(side, self.link_to(below), self.link_to(new)));
-        let fork = fork.inspect_err(|_| self.give(&[new]))?;
-        self.hang(walk.link, fork)
-    }
-
-    /// A node for a new element.
-    fn add(&self, key: Prefix<'_>, value: &[u8], children: [u64; 2]) -> Result<u32, Errno> {
-        let new = self.make(key.bits, key.data, children)?;
-        self.trie.value(new).init(value);
-        Ok(new)
-    }
-
-    /// Hangs the top of what is new into the trie.
-    fn hang(&self, link: Link, top: u32) -> Result<(), Errno> {
-        self.set(link, self.link_to(top));
-        set(self.header.entries, self.trie.len() + 1);
-        Ok(())
-    }
-
-    /// The node for this prefix is there, perhaps as an intermediate one.
-    fn take_over(&self, number: u32, key: Prefix<'_>, value: &[u8], flags: u64) -> Result<(), Errno> {
-        let node = self.trie.node(number);
-        if !node.is_intermediate() {
-            if flags == BPF_NOEXIST {
-                return Err(Errno::EEXIST);
-            }
-            let _locked = self.trie.lock_value(number);
-            self.trie.replace(number, key, value);
-            return Ok(());
-        }
-        self.may_add(flags)?;
-        // Bits that count are the same.
-        node.block.store(node.data, key.data);
-        self.trie.value(number).init(value);
-        set(node.info, node.bits());
-        set(self.header.entries, self.trie.len() + 1);
-        Ok(())
-    }
-
-    /// Removes an element, and the intermediate node that it makes superfluous.
-    pub(super) fn delete(&self, key: Prefix<'_>) -> Result<(), Errno> {
-        let mut above = None;
-        let (number, link) = self.exact(key, |link, _| above = Some(link)).ok_or(Errno::ENOENT)?;
-        let node = self.trie.node(number);
-        let _locked = self.trie.lock_value(number);
-        set(self.header.entries, self.trie.len() - 1);
-        match (node.children(), link, above) {
-            ([zero, one], _, _) if zero != 0 && one != 0 => {
-                // A search that has passed it may have missed what came below it meanwhile.
-                self.renew();
-                set(node.info, node.bits() | INTERMEDIATE);
-            }
-            ([0, 0], Link::Child(parent, side), Some(above)) if self.trie.node(parent).is_intermediate() => {
-                self.set(above, follow(self.trie.node(parent).child(1 - side)));
-                self.give(&[parent, number]);
-            }
-            ([zero, one], link, _) => {
-                self.set(link, zero.max(one));
-                self.give(&[number]);
-            }
-        }
-        Ok(())
-    }
-
-    /// The first element below `node` in postorder.
-    fn leftmost(&self, node: u32) -> u32 {
-        let mut at = node;
-        while let [zero, one] = self.trie.node(at).children()
-            && let Some(next) = number(zero).or(number(one))
-        {
-            at = next;
-        }
-        at
-    }
-
-    /// The element after this one in postorder, which lists longer prefixes before those that contain them;
-    /// the first if there is no such element. `None` after the last.
-    pub(super) fn next(&self, key: Option<Prefix<'_>>) -> Option<u32> {
-        let mut path = Vec::new();
-        let found = key.and_then(|key| self.exact(key, |_, node| path.push(node)));
-        let Some((mut node, _)) = found else {
-            return number(follow(self.header.root)).map(|root| self.leftmost(root));
-        };
-        while let Some(above) = path.pop() {
-            let parent = self.trie.node(above);
-            let [left, right] = parent.children().map(number);
-            if left == Some(node)
-                && let Some(right) = right
-            {
-                return Some(self.leftmost(right));
-            }
-            if !parent.is_intermediate() {
-                return Some(above);
-            }
-            node = above;
-        }
-        None
     }
 }

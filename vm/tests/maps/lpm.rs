@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use twinbpf_vm::map::{BPF_ANY, BPF_EXIST, MapFlags, MapKind, MapOps, MapSpec};
+use twinbpf_vm::map::{BPF_ANY, BPF_EXIST, Errno, MapFlags, MapKind, MapOps, MapSpec};
 
 use crate::hash::change;
 use crate::history::{self, OBJECTS};
@@ -96,4 +96,59 @@ fn searches_find_a_prefix_of_the_address() {
             }
         }
     });
+}
+
+/// A search that finds nothing among long prefixes goes on among short ones.
+#[test]
+fn a_short_prefix_is_not_found_below_a_longer_one() {
+    let map = trie();
+    let (long, short, address) = (prefix(16, [10, 1, 0, 0]), prefix(4, [0; 4]), prefix(32, [10, 1, 2, 3]));
+    let value = |number: u64| number.to_le_bytes();
+    let round = |between: &dyn Fn()| {
+        map.update(&long, &value(16), BPF_ANY, 0).unwrap();
+        map.update(&short, &value(4), BPF_ANY, 0).unwrap();
+        between();
+        map.delete(&short).unwrap();
+        map.delete(&long).unwrap();
+        // The oldest free slot becomes the newest, so that both have the same in each round.
+        map.update(&prefix(32, [0; 4]), &value(0), BPF_ANY, 0).unwrap();
+        map.delete(&prefix(32, [0; 4])).unwrap();
+    };
+    let below = AtomicU64::new(0);
+    hammer(|thread, number, _| match thread {
+        0 => round(&|| {
+            let found = map.lookup(&short, 0).unwrap();
+            let before = below.swap(found, Ordering::Relaxed);
+            assert!(number == 0 || found == before, "slots are taken in the same order");
+        }),
+        _ => {
+            assert_ne!(map.lookup(&address, 0), Some(below.load(Ordering::Relaxed)));
+            assert_ne!(get(&*map, &address), Some(4));
+        }
+    });
+}
+
+#[test]
+fn a_full_trie_takes_no_more() {
+    const ENTRIES: u32 = 20;
+    let map = spec(MapKind::LpmTrie, 8, 8, ENTRIES);
+    let map = make(MapSpec { flags: MapFlags::NO_PREALLOC.bits(), ..map });
+    hammer(|_, _, random| {
+        let key = prefix(32, [random.below(8) as u8, 0, 0, random.below(8) as u8]);
+        match random.below(3) {
+            0 => drop(map.delete(&key)),
+            _ => match map.update(&key, &[1; 8], BPF_ANY, 0) {
+                Ok(()) | Err(Errno::ENOSPC) => {}
+                Err(error) => panic!("{error}"),
+            },
+        }
+        assert!(map.len() <= ENTRIES);
+    });
+    let keys = map.keys();
+    assert_eq!(keys.len(), map.len() as usize);
+    keys.iter().for_each(|key| map.delete(key).unwrap());
+    for number in 0..=ENTRIES {
+        let expected = if number == ENTRIES { Err(Errno::ENOSPC) } else { Ok(()) };
+        assert_eq!(map.update(&prefix(32, [1, 0, 0, number as u8]), &[1; 8], BPF_ANY, 0), expected);
+    }
 }

@@ -63,6 +63,65 @@ fn walks_from_long_to_short_prefixes() {
 }
 
 #[test]
+fn walks_go_on_after_the_last_address() {
+    let list = [
+        (0, [0; 4]),
+        (1, [128, 0, 0, 0]),
+        (5, [8, 0, 0, 0]),
+        (7, [14, 0, 0, 0]),
+        (8, [10, 0, 0, 0]),
+        (8, [15, 0, 0, 0]),
+        (8, [255, 0, 0, 0]),
+        (9, [10, 128, 0, 0]),
+        (32, [10, 0, 0, 1]),
+        (32, [255; 4]),
+        (32, [16, 0, 0, 0]),
+    ];
+    let map = routes(&list);
+    let last = |(bits, data): (u32, [u8; 4])| u32::from_be_bytes(data) | u32::MAX.checked_shr(bits).unwrap_or(0);
+    let mut order = list.to_vec();
+    while let Some(longer) = order.pop() {
+        order.push(longer);
+        order.sort_by_key(|&(bits, data)| (last((bits, data)), 33 - bits));
+        let keys: Vec<_> = order.iter().map(|(bits, data)| prefix(*bits, data)).collect();
+        assert_eq!(map.keys(), keys);
+        let gone = order.remove(order.len() / 2);
+        map.delete(&prefix(gone.0, &gone.1)).unwrap();
+    }
+    assert!(map.is_empty());
+}
+
+#[test]
+fn slots_of_elements_and_forks_are_used_again() {
+    let map = make(&arena(), trie(4, 64));
+    let mut random = 1_u32;
+    let mut there = std::collections::BTreeSet::new();
+    for step in 0..20_000 {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let (bits, byte) = (random >> 28, (random >> 20) as u8);
+        // Few bits, so that elements fork at each other.
+        let masked = byte & !(0xff_u32.checked_shr(bits % 9).unwrap_or(0) as u8);
+        let at = prefix(bits % 9, &[masked, 0, 0, 0]);
+        match map.update(&at, &key(step), BPF_NOEXIST, 0) {
+            Ok(()) => assert!(there.len() < 64 && there.insert(at)),
+            Err(Errno::EEXIST) => {
+                assert!(there.remove(&at));
+                map.delete(&at).unwrap();
+            }
+            Err(error) => assert_eq!((error, there.len()), (Errno::ENOSPC, 64)),
+        }
+        assert_eq!(map.len() as usize, there.len());
+        let longest =
+            (0..=8).rev().map(|bits| byte & !(0xff_u32.checked_shr(bits).unwrap_or(0) as u8)).zip((0..=8).rev());
+        let expected = longest.map(|(byte, bits)| prefix(bits, &[byte, 0, 0, 0])).any(|key| there.contains(&key));
+        assert_eq!(map.lookup(&prefix(32, &[byte, 1, 2, 3]), 0).is_some(), expected);
+    }
+    let mut keys = map.keys();
+    keys.sort();
+    assert_eq!(keys, there.into_iter().collect::<Vec<_>>());
+}
+
+#[test]
 fn deleting_leaves_no_forks() {
     let map = routes(&[(24, [1, 1, 0, 0]), (24, [1, 1, 1, 0]), (23, [1, 1, 0, 0])]);
     assert_eq!(map.delete(&prefix(22, &[1, 1, 0, 0])), Err(Errno::ENOENT));
