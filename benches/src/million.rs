@@ -2,6 +2,7 @@
 //! walk over them, and what memory an entry takes, in twinbpf and in the kernel.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use twinbpf::{Instance, InstancePre, MapOps, Object};
 
@@ -21,6 +22,10 @@ const RUN: u32 = 4096;
 const FULL: u32 = ENTRIES / RUN;
 /// Fresh maps of each kind and side.
 const ROUNDS: usize = 3;
+/// Memory is settled if in this time less than a byte of an entry is given back.
+const QUIET: Duration = Duration::from_millis(300);
+/// How long it may take until it is.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The kinds of maps, by the names of the maps.
 pub const KINDS: [&str; 3] = ["hash", "lru_hash", "lpm"];
@@ -122,7 +127,7 @@ fn in_kernel(kind: &str) -> Result<Answers, String> {
     let mut object = object(kind)?;
     as_classifiers(&mut object);
     let [fill, lookup] = ["fill", "lookup"].map(|operation| format!("{kind}_{operation}"));
-    let before = used()?;
+    let before = settled()?;
     let kernel = InKernel::load(&object, &[&fill, &lookup])?;
     let run = |program: &str| {
         let result = kernel.run(program, &PACKET, FULL)?;
@@ -155,6 +160,20 @@ fn resident() -> f64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<f64>().ok());
     pages.unwrap_or_default() * 4096.0
+}
+
+/// [`used`] when nothing is given back any more: the kernel frees maps a while after their last use.
+fn settled() -> Result<f64, String> {
+    let (end, mut before) = (Instant::now() + PATIENCE, used()?);
+    while Instant::now() < end {
+        std::thread::sleep(QUIET);
+        let now = used()?;
+        if now > before - f64::from(ENTRIES) {
+            return Ok(now);
+        }
+        before = now;
+    }
+    Ok(before)
 }
 
 /// Bytes of memory that are in use and could not be had at once: neither free nor a cache of files.
