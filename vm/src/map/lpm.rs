@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::hash::check_sizes;
 use super::trie::Trie;
 use super::trie_node::Prefix;
-use super::{BPF_EXIST, Errno, MapOps, MapSpec};
+use super::{BPF_EXIST, Entry, Errno, MapOps, MapSpec};
 use crate::mem::{Arena, MemError};
 
 /// See the module documentation.
@@ -67,6 +67,11 @@ impl MapOps for Lpm {
         let key = key.and_then(|key| self.prefix(key));
         let bits = self.trie.next(key, &mut next[4..]).ok_or(Errno::ENOENT)?;
         next[..4].copy_from_slice(&bits.to_le_bytes());
+        Ok(())
+    }
+
+    fn entries(&self, each: &mut dyn FnMut(Entry<'_>) -> bool) -> Result<(), Errno> {
+        self.trie.entries(each);
         Ok(())
     }
 

@@ -47,6 +47,7 @@ pub(super) struct Root<'a> {
 pub(super) struct Trie {
     pub(super) name: Arc<str>,
     pub(super) data_size: u32,
+    pub(super) value_size: u32,
     /// Offset of the data in a node.
     data_off: u32,
     max_entries: u32,
@@ -89,6 +90,7 @@ impl Trie {
         Ok(Trie {
             name: Arc::clone(&spec.name),
             data_size,
+            value_size: spec.value_size,
             data_off,
             max_entries: spec.max_entries,
             lanes,

@@ -25,11 +25,11 @@ pub(super) struct LockedTrie<'a> {
 }
 
 /// A walk down from the root.
-struct Walk {
-    link: Link,
-    node: Option<u32>,
+pub(super) struct Walk {
+    pub(super) link: Link,
+    pub(super) node: Option<u32>,
     /// Bits that the node at the end has in common with the key.
-    matched: u32,
+    pub(super) matched: u32,
 }
 
 /// A free slot. There is none only if at some moment all were in use.
@@ -83,7 +83,7 @@ impl LockedTrie<'_> {
     }
 
     /// Walks to where `key` is or would be, by the nodes that `pass` gets with where they hang.
-    fn walk(&self, key: Prefix<'_>, mut pass: impl FnMut(Link, u32)) -> Walk {
+    pub(super) fn walk(&self, key: Prefix<'_>, mut pass: impl FnMut(Link, u32)) -> Walk {
         let mut walk = Walk { link: Link::Root, node: number(follow(self.root.top)), matched: 0 };
         while let Some(at) = walk.node {
             let node = self.trie.node(at);

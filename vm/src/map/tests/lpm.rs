@@ -85,10 +85,64 @@ fn walks_go_on_after_the_last_address() {
         order.sort_by_key(|&(bits, data)| (last((bits, data)), 33 - bits));
         let keys: Vec<_> = order.iter().map(|(bits, data)| prefix(*bits, data)).collect();
         assert_eq!(map.keys(), keys);
+        let mut entries = Vec::new();
+        map.entries(&mut |entry| {
+            assert_eq!(copy(&*map, entry.key).as_deref(), Some(entry.copied));
+            entries.push(entry.key.to_vec());
+            true
+        })
+        .unwrap();
+        assert_eq!(entries, keys);
         let gone = order.remove(order.len() / 2);
         map.delete(&prefix(gone.0, &gone.1)).unwrap();
     }
     assert!(map.is_empty());
+}
+
+#[test]
+fn walks_go_on_where_an_element_went() {
+    let map = make(&arena(), trie(4, 4096));
+    let at = |number: u32| prefix(12 + number % 21, &(number << 20 | number << 8 | 0x0700_0000).to_be_bytes());
+    for number in 0..1000 {
+        map.update(&at(number), &key(number), BPF_ANY, 0).unwrap();
+    }
+    let keys = map.keys();
+    let mut seen = Vec::new();
+    map.entries(&mut |entry| {
+        // Also the one from which the walk goes on.
+        map.delete(entry.key).unwrap();
+        seen.push(entry.key.to_vec());
+        true
+    })
+    .unwrap();
+    assert_eq!(seen, keys);
+    assert!(map.is_empty());
+    map.update(&at(0), &key(0), BPF_ANY, 0).unwrap();
+    map.update(&at(1), &key(1), BPF_ANY, 0).unwrap();
+    let mut count = 0;
+    map.entries(&mut |_| {
+        count += 1;
+        false
+    })
+    .unwrap();
+    assert_eq!(count, 1, "no more are wanted");
+}
+
+#[test]
+fn walks_give_no_element_the_value_of_another() {
+    let map = routes(&[(0, [0; 4])]);
+    let at = |bits: u32| prefix(bits, &[10, 1, 1, 1]);
+    for bits in 1..33 {
+        map.update(&at(bits), &key(bits), BPF_ANY, 0).unwrap();
+    }
+    map.entries(&mut |entry| {
+        assert_eq!(entry.key[..4], *entry.copied, "the value is the number of bits");
+        // Those that come later.
+        (1..32).for_each(|bits| drop(map.delete(&at(bits))));
+        true
+    })
+    .unwrap();
+    assert_eq!(map.len(), 2);
 }
 
 #[test]
