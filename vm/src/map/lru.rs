@@ -2,9 +2,12 @@
 //!
 //! Elements are in a list in the order of insertion. A use only marks the element, so that it writes nothing that is as it
 //! should be. A full map takes the oldest element that is not marked; marked ones that it finds go to the new end, without
-//! their marks. With `BPF_F_NO_COMMON_LRU` there is a list for each processor. (The kernel works in batches and for each CPU, so
-//! there a map is full before it has `max_entries`.) A use is a program's lookup or any update; a look from the host side is
-//! none.
+//! their marks. (The kernel works in batches and for each CPU, so there a map is full before it has `max_entries`.) A use is a
+//! program's lookup or any update; a look from the host side is none.
+//!
+//! A thread puts new elements into a pending list of its own, which it appends to the common list when it is long, and before it
+//! evicts an element. With `BPF_F_NO_COMMON_LRU` there is a list for each
+//! processor and no common one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,6 +21,12 @@ use crate::mem::{Arena, MemError};
 
 /// Marks that one eviction takes at most. After that the oldest element goes, marked or not.
 const PATIENCE: u32 = 1024;
+/// The common list.
+const COMMON: u32 = 0;
+/// The most elements that are pending for a thread, and by which part of a map these are for all threads together: `LOCAL_FREE_TARGET`
+/// of bpf_lru_list.c.
+const MOST_PENDING: u32 = 128;
+const PENDING_PART: u32 = 4;
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -26,6 +35,8 @@ pub(super) struct Lru {
     cpus: u32,
     /// Number of lists.
     lists: u32,
+    /// Elements that make a pending list long. Where it is 0, each element goes to the thread's own list or the only one.
+    pending: u32,
     /// A line for each list, and the words of [`Links`].
     store: Store,
 }
@@ -46,6 +57,7 @@ struct List<'a> {
     lock: &'a AtomicU32,
     newest: &'a AtomicU32,
     oldest: &'a AtomicU32,
+    count: &'a AtomicU32,
 }
 
 fn set(word: &AtomicU32, value: u32) {
@@ -64,8 +76,8 @@ impl Lru {
     }
 
     fn list(&self, number: u32) -> List<'_> {
-        let [lock, newest, oldest] = self.store.line(number);
-        List { lock, newest, oldest }
+        let [lock, newest, oldest, count] = self.store.line(number);
+        List { lock, newest, oldest, count }
     }
 
     /// The words that lead to a slot: its neighbours', or the list's.
@@ -85,6 +97,7 @@ impl Lru {
         set(links.older, older);
         set(self.older_end(list, older), slot + 1);
         set(list.newest, slot + 1);
+        set(list.count, get(list.count) + 1);
     }
 
     /// The list is locked, and the slot in it.
@@ -93,6 +106,45 @@ impl Lru {
         let (newer, older) = (get(links.newer), get(links.older));
         set(self.newer_end(list, newer), older);
         set(self.older_end(list, older), newer);
+        set(list.count, get(list.count) - 1);
+    }
+
+    /// Appends a pending list, which is locked, to the common one.
+    fn append_locked(&self, pending: List<'_>) {
+        let common = self.list(COMMON);
+        let _locked = lock(common.lock);
+        let (newest, oldest) = (get(pending.newest), get(pending.oldest));
+        let mut link = oldest;
+        while let Some(slot) = link.checked_sub(1) {
+            let links = self.links(slot);
+            set(links.list, COMMON + 1);
+            link = get(links.newer);
+        }
+        if let Some(oldest_slot) = oldest.checked_sub(1) {
+            let before = get(common.newest);
+            set(self.links(oldest_slot).older, before);
+            set(self.older_end(common, before), oldest);
+            set(common.newest, newest);
+            set(common.count, get(common.count) + get(pending.count));
+            [pending.newest, pending.oldest, pending.count].into_iter().for_each(|word| set(word, 0));
+        }
+    }
+
+    /// Appends a thread's pending list before an eviction, and now and then those of all threads: one may add no more elements.
+    fn append(&self, own: u32) {
+        let [.., turns] = self.store.line::<5>(COMMON);
+        let turn = get(turns).wrapping_add(1);
+        set(turns, turn);
+        let lists = if turn.is_multiple_of(self.pending) { 1..self.lists } else { own..own + 1 };
+        for list in lists.map(|number| self.list(number)).filter(|list| get(list.count) != 0) {
+            let _locked = lock(list.lock);
+            self.append_locked(list);
+        }
+    }
+
+    /// The list that the calling thread puts new elements into.
+    fn own_list(&self) -> u32 {
+        if self.pending == 0 { own_lane(self.lists) } else { 1 + own_lane(self.lists - 1) }
     }
 
     /// A use of the element.
@@ -104,14 +156,17 @@ impl Lru {
         }
     }
 
-    /// A new element.
-    fn add(&self, slot: u32) {
-        let number = own_lane(self.lists);
+    /// A new element, in the slot of another that was evicted or in a free one.
+    fn add(&self, slot: u32, evicted: bool) {
+        let number = if evicted && self.pending != 0 { COMMON } else { self.own_list() };
         let (list, links) = (self.list(number), self.links(slot));
         set(links.marked, 0);
         let _locked = lock(list.lock);
         self.push_locked(list, slot);
         set(links.list, number + 1);
+        if number != COMMON && get(list.count) == self.pending {
+            self.append_locked(list);
+        }
     }
 
     /// An element that is in the store no more.
@@ -149,8 +204,12 @@ impl Lru {
 
     /// Evicts an element, preferably of the thread's own list. Its slot is the caller's.
     fn evict(&self) -> Option<u32> {
-        let own = own_lane(self.lists);
-        let slot = (0..self.lists).find_map(|other| self.oldest(self.list((own + other) % self.lists)))?;
+        let own = self.own_list();
+        let first = if self.pending == 0 { own } else { COMMON };
+        if self.pending != 0 {
+            self.append(own);
+        }
+        let slot = (0..self.lists).find_map(|other| self.oldest(self.list((first + other) % self.lists)))?;
         if !self.store.unlink(slot) {
             return None;
         }
@@ -179,9 +238,15 @@ impl Lru {
 impl Lru {
     /// `cpus` is 1 unless the map is per-CPU.
     pub(super) fn new(spec: MapSpec, arena: &Arc<Arena>, cpus: u32) -> Result<Lru, MemError> {
-        let lists = if spec.flags().contains(MapFlags::NO_COMMON_LRU) { lanes() } else { 1 };
+        let common = !spec.flags().contains(MapFlags::NO_COMMON_LRU);
+        let pending = (spec.max_entries / PENDING_PART / lanes()).min(MOST_PENDING);
+        let (lists, pending) = match common {
+            true if pending > 1 => (1 + lanes(), pending),
+            true => (1, 0),
+            false => (lanes(), 0),
+        };
         let store = Store::new(&spec, arena, cpus, Extra { lines: lists, words: 4 })?;
-        Ok(Lru { spec, cpus, lists, store })
+        Ok(Lru { spec, cpus, lists, pending, store })
     }
 
     fn slot_cpu(&self, cpu: u32) -> Option<u32> {
@@ -202,7 +267,7 @@ impl Lru {
         if let (Ok(()), None) = (result, entry.slot()) {
             let Some(slot) = spare.or_else(|| self.store.take().ok()) else { return Ok(Done::NeedsRoom) };
             self.store.init(slot, cpu, value);
-            entry.insert(key, slot, || self.add(slot));
+            entry.insert(key, slot, || self.add(slot, spare.is_some()));
             return Ok(Done::Yes);
         }
         if let (Ok(()), Some(slot)) = (result, entry.slot()) {

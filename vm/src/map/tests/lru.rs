@@ -1,3 +1,5 @@
+use std::collections::VecDeque;
+
 use super::*;
 use crate::map::{BPF_ANY, BPF_EXIST, BPF_F_LOCK, BPF_NOEXIST, Errno};
 
@@ -33,6 +35,40 @@ fn the_least_recently_used_goes() {
     put(&*map, 8);
     put(&*map, 9);
     assert_eq!(has(&*map), [7, 8, 9]);
+}
+
+/// Large enough for pending lists, which change nothing for one thread.
+#[test]
+fn one_thread_evicts_in_the_order_of_use() {
+    const ENTRIES: u32 = 1000;
+    let map = make(&arena(), spec(MapKind::LruHash, 4, 8, ENTRIES));
+    let (mut order, mut random) = (VecDeque::new(), 1_u32);
+    for _ in 0..20_000 {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let (number, at) = (random >> 8 & 2047, order.iter().position(|&(key, _)| key == random >> 8 & 2047));
+        match (random >> 24 & 7, at) {
+            (0, _) => assert_eq!(map.delete(&key(number)).is_ok(), at.and_then(|at| order.remove(at)).is_some()),
+            (1, _) => {
+                assert_eq!(map.lookup(&key(number), 0).is_some(), at.is_some());
+                at.into_iter().for_each(|at| order[at].1 = true);
+            }
+            (_, Some(at)) => {
+                put(&*map, number);
+                order[at].1 = true;
+            }
+            (_, None) => {
+                put(&*map, number);
+                while order.len() == ENTRIES as usize {
+                    let (oldest, marked) = order.pop_front().unwrap();
+                    order.extend(marked.then_some((oldest, false)));
+                }
+                order.push_back((number, false));
+            }
+        }
+    }
+    let mut left: Vec<u32> = order.into_iter().map(|(key, _)| key).collect();
+    left.sort_unstable();
+    assert_eq!(has(&*map), left);
 }
 
 #[test]
