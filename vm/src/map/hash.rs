@@ -22,7 +22,7 @@ pub(super) struct Hash {
 impl Hash {
     /// `cpus` is 1 unless the map is per-CPU.
     pub(super) fn new(spec: MapSpec, arena: &Arc<Arena>, cpus: u32) -> Result<Hash, MemError> {
-        let store = Store::new(&spec, arena, cpus, Extra::default())?;
+        let store = Store::new(&spec, arena, cpus, Extra { replaces: true, ..Extra::default() })?;
         Ok(Hash { spec, cpus, store })
     }
 
@@ -43,7 +43,7 @@ impl Hash {
             return self.store.value(slot, cpu).try_store_locked(value, || entry.change());
         }
         entry.change();
-        self.store.held(slot, cpu, |cell| cell.store(value));
+        self.store.store(slot, cpu, value);
         Ok(true)
     }
 

@@ -7,17 +7,18 @@ pub(super) struct Locked<'a>(&'a AtomicU32);
 
 /// Takes a lock: 0 is open.
 pub(super) fn lock(word: &AtomicU32) -> Locked<'_> {
-    lock_as(word, 1, Ordering::Acquire)
-}
-
-/// Takes a lock, which reads as `holder` from then on.
-#[inline(always)]
-pub(super) fn lock_as(word: &AtomicU32, holder: u32, order: Ordering) -> Locked<'_> {
     let mut spins = 0;
-    while word.compare_exchange_weak(0, holder, order, Ordering::Relaxed).is_err() {
+    while word.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
         pause(&mut spins);
     }
     Locked(word)
+}
+
+impl<'a> Locked<'a> {
+    /// A lock that this thread has taken.
+    pub(super) fn new(word: &'a AtomicU32) -> Locked<'a> {
+        Locked(word)
+    }
 }
 
 impl Drop for Locked<'_> {

@@ -245,7 +245,7 @@ impl Lru {
             true => (1, 0),
             false => (lanes(), 0),
         };
-        let store = Store::new(&spec, arena, cpus, Extra { lines: lists, words: 4 })?;
+        let store = Store::new(&spec, arena, cpus, Extra { lines: lists, words: 4, replaces: true })?;
         Ok(Lru { spec, cpus, lists, pending, store })
     }
 
@@ -272,7 +272,7 @@ impl Lru {
         }
         if let (Ok(()), Some(slot)) = (result, entry.slot()) {
             entry.change();
-            self.store.held(slot, cpu, |cell| cell.store(value));
+            self.store.store(slot, cpu, value);
             self.mark(slot);
         }
         drop(entry);

@@ -48,7 +48,7 @@ fn write([low, high]: [&AtomicU32; 2], handle: u64) {
 impl Handles {
     fn new(spec: &MapSpec, arena: &Arc<Arena>) -> Result<Handles, MemError> {
         if spec.kind == MapKind::HashOfMaps {
-            let store = Store::new(spec, arena, 1, Extra { lines: 0, words: 2 })?;
+            let store = Store::new(spec, arena, 1, Extra { words: 2, ..Extra::default() })?;
             return Ok(Handles::Hash(Box::new(store)));
         }
         let label = format!("handles of map {}", spec.name);

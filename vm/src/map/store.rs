@@ -18,8 +18,8 @@ use super::hidden_slab::HiddenSlab;
 use super::index::{Bucket, Changed, Index, LockedBucket, Search, Words};
 use super::slab::{Layout, Slab};
 use super::spread::spread;
-use super::sync::{AtomicU32, DefaultHashBuilder, Ordering};
-use super::writers::Writers;
+use super::sync::{AtomicU32, DefaultHashBuilder, Ordering, TRIES};
+use super::writers::{self, Writers};
 use super::{Errno, MapSpec};
 use crate::mem::{Arena, Block, MemError, RegionKind, RegionSpec};
 
@@ -55,6 +55,8 @@ pub(super) struct Extra {
     pub(super) lines: u32,
     /// Words of each slot, an even number.
     pub(super) words: u32,
+    /// Whether it [replaces](Store::replace) values.
+    pub(super) replaces: bool,
 }
 
 /// A slot, and the one before it in the chain.
@@ -122,12 +124,10 @@ impl Store {
         };
         let (lanes, label) = (lanes(), format!("header of map {}", spec.name));
         let one_piece = spec.value_size.is_power_of_two() && spec.value_size <= 8 && spec.spin_lock.is_none();
-        let writers = if cpus > 1 {
-            cpus
-        } else if one_piece {
-            lanes
-        } else {
-            0
+        let writers = match extra.replaces {
+            true if cpus > 1 => writers::count(cpus),
+            true if one_piece => lanes,
+            _ => 0,
         };
         let header = RegionSpec::new(label, RegionKind::Map, (2 + lanes + writers + extra.lines) * LINE);
         Ok(Store {
@@ -264,42 +264,39 @@ impl Store {
         if guess { self.index.guess(words, hash, &find)? } else { self.index.read(words, hash, &find) }
     }
 
-    /// Does `access` with the value of a slot, while the element there stays and no other thread writes more than one piece of
-    /// the value. `None` where `key` is not there any more.
-    #[inline(always)]
-    fn access<R>(&self, slot: u32, key: &[u8], cpu: u32, access: impl FnOnce(Cell<'_>) -> R) -> Option<R> {
-        let writer = if self.cpus > 1 { cpu } else { own_lane(self.writers) };
-        let _writing = self.writers().hold(writer, slot);
-        let there = self.record(slot)[1].load(Ordering::SeqCst) != 0;
-        let (block, off) = self.key_at(slot);
-        (there && block.equals(off, key)).then(|| access(self.value(slot, cpu)))
-    }
-
     /// Replaces the value of a key without its bucket, and gives its slot. `None` where that cannot be, or the key is not there.
     #[inline(always)]
     pub(super) fn replace(&self, key: &[u8], cpu: u32, value: &[u8]) -> Option<u32> {
-        let slot = if self.writers == 0 { None } else { self.find_or_guess(key, true, |slot| slot) };
-        slot.filter(|slot| self.access(*slot, key, cpu, |cell| cell.store(value)).is_some())
+        let slot = if self.writers == 0 { None } else { self.find_or_guess(key, true, |slot| slot) }?;
+        let writer = if self.cpus > 1 { cpu } else { own_lane(self.writers) };
+        let _writing = self.writers().try_hold(writer, slot)?;
+        let there = self.record(slot)[1].load(Ordering::SeqCst) != 0;
+        let (block, off) = self.key_at(slot);
+        (there && block.equals(off, key)).then(|| self.value(slot, cpu).store(value))?;
+        Some(slot)
     }
 
-    /// Does `access` with the value of a slot whose bucket is held.
-    pub(super) fn held<R>(&self, slot: u32, cpu: u32, access: impl FnOnce(Cell<'_>) -> R) -> R {
+    /// Stores the value of a slot whose bucket is held.
+    pub(super) fn store(&self, slot: u32, cpu: u32, value: &[u8]) {
         let _writing = (self.cpus > 1).then(|| self.writers().hold(cpu, slot));
-        access(self.value(slot, cpu))
+        self.value(slot, cpu).store(value);
+    }
+
+    /// Copies the value of a slot whose bucket is held, or does not change.
+    pub(super) fn load_slot(&self, slot: u32, cpu: u32, out: &mut [u8]) {
+        let cell = self.value(slot, cpu);
+        if self.cpus > 1 && !(0..TRIES).any(|_| self.writers().read(cpu, || cell.load(out)).is_some()) {
+            let _writing = self.writers().hold(cpu, slot);
+            cell.load(out);
+        } else if self.cpus == 1 {
+            cell.load(out);
+        }
     }
 
     /// Copies the value of a key. `ENOENT` if there is none.
     pub(super) fn load(&self, key: &[u8], cpu: u32, value: &mut [u8]) -> Result<(), Errno> {
-        if self.cpus > 1 {
-            while let Some(slot) = self.slot_of(key) {
-                if self.access(slot, key, cpu, |cell| cell.load(value)).is_some() {
-                    return Ok(());
-                }
-            }
-            return Err(Errno::ENOENT);
-        }
         let value = RefCell::new(value);
-        self.find(key, |slot| self.value(slot, cpu).load(&mut value.borrow_mut())).ok_or(Errno::ENOENT)
+        self.find(key, |slot| self.load_slot(slot, cpu, &mut value.borrow_mut())).ok_or(Errno::ENOENT)
     }
 
     /// Where a key is or would be, to be changed. `ENOMEM` when the arena is full.

@@ -16,7 +16,7 @@ impl Store {
             let Some(held) = self.hold_slot(slot) else { continue };
             self.load_key(slot, &mut key);
             for (cpu, out) in (0..self.cpus).zip(copied.chunks_mut(stride.max(1))) {
-                self.held(slot, cpu, |cell| cell.load(&mut out[..size as usize]));
+                self.load_slot(slot, cpu, &mut out[..size as usize]);
             }
             drop(held);
             let first = seen.add(&key, || self.noted() != noted);

@@ -129,7 +129,7 @@ impl Hash {
     pub(crate) fn new(max_entries: u32, values: Values) -> Hash {
         let (cpus, value_size) = (if values == Values::PerCpu { 2 } else { 1 }, Self::size(values) as u32);
         let spec = MapSpec { name: "model".into(), key_size: 8, value_size, max_entries, spin_lock: None };
-        let store = Store::new(&spec, &Arc::new(Arena), cpus, Extra::default());
+        let store = Store::new(&spec, &Arc::new(Arena), cpus, Extra { replaces: true, ..Extra::default() });
         Hash { store: store.expect("the model has memory"), values }
     }
 
@@ -165,7 +165,7 @@ impl Hash {
             Some(_) if only_new => Err(Errno::EEXIST),
             Some(slot) => {
                 entry.change();
-                self.store.held(slot, 0, |cell| cell.store(value));
+                self.store.store(slot, 0, value);
                 Ok(())
             }
             None => {
