@@ -1,8 +1,9 @@
 //! The slots of a map that hold no element.
 //!
 //! Every thread gives slots back to a lane and takes them from there again, oldest first; two threads share a lane only where
-//! there are more threads than processors. A thread whose lane is empty takes a slot that was never used, then one from another
-//! lane. Links between slots are numbers plus 1, with 0 for none.
+//! there are more threads than processors or threads have ended. A thread whose lane is empty takes a slot that was never used, then
+//! one from another lane; where most of the slots that were ever used are free, it takes what all lanes have. Links between slots are
+//! numbers plus 1, with 0 for none.
 
 use std::cell::Cell;
 use std::sync::{OnceLock, atomic};
@@ -11,13 +12,15 @@ use std::thread::available_parallelism;
 use super::Errno;
 use super::fifo::Fifo;
 use super::lock::{Locked, lock};
-use super::sync::{AtomicU32, Ordering};
+use super::sync::{AtomicU32, Ordering, fence};
 use crate::mem::Block;
 
 /// Bytes of a cache line: the most that changes together.
 pub(super) const LINE: u32 = 64;
-/// The most lanes, so that a map's header is one page.
+/// The most lanes, so that a map's header is a page or two.
 const MOST: u32 = 32;
+/// Slots that come into use before a thread looks whether most of them are free.
+const STEP: u32 = 64;
 
 /// As many lanes as every map of this process has.
 pub(super) fn lanes() -> u32 {
@@ -115,8 +118,20 @@ impl<'a, L: Fn(u32) -> &'a AtomicU32> FreeSlots<'a, L> {
     /// A slot. `E2BIG` if there is none, which other threads may change meanwhile; where `grow` has no memory for one that
     /// was never used, and no other is here, its error.
     pub(super) fn take(&self, grow: impl FnOnce(u32) -> Result<(), Errno>) -> Result<u32, Errno> {
+        let slot = self.take_any(grow);
+        // What is written to it must not be seen before what another thread did that gave it back.
+        fence(Ordering::Release);
+        slot
+    }
+
+    fn take_any(&self, grow: impl FnOnce(u32) -> Result<(), Errno>) -> Result<u32, Errno> {
         let own = self.lane(own_lane(self.lanes));
         if let Some(slot) = self.pop(own, 1) {
+            return Ok(slot);
+        }
+        if self.gather(own)
+            && let Some(slot) = self.pop(own, 1)
+        {
             return Ok(slot);
         }
         let elsewhere = |errno| (0..self.lanes).find_map(|lane| self.pop(self.lane(lane), 0)).ok_or(errno);
@@ -126,12 +141,31 @@ impl<'a, L: Fn(u32) -> &'a AtomicU32> FreeSlots<'a, L> {
         Ok(slot)
     }
 
+    /// Takes the slots of all lanes into one, now and then, if most slots that were ever used are free: whether that was done. Else
+    /// a map could grow where one thread adds elements and another deletes them.
+    fn gather(&self, own: Lane<'_>) -> bool {
+        let end = self.fresh()[1].load(Ordering::Relaxed);
+        if end == 0 || !end.is_multiple_of(STEP) || self.used() > end / 2 {
+            return false;
+        }
+        let number = own_lane(self.lanes);
+        for other in (0..self.lanes).filter(|other| *other != number) {
+            let other_lane = self.lane(other);
+            // In the order of `take_last`.
+            let [first, second] = if other < number { [other_lane, own] } else { [own, other_lane] };
+            let _locked = [lock(first.lock), lock(second.lock)];
+            own.slots.append(other_lane.slots, &self.link);
+        }
+        true
+    }
+
     /// A slot, while no thread gives or takes any: after [`FreeSlots::take`] has found none.
     pub(super) fn take_last(&self) -> Option<u32> {
         let locked: Vec<Locked<'_>> = (0..self.lanes).map(|lane| lock(self.lane(lane).lock)).collect();
         let slot = (0..self.lanes).find_map(|lane| self.lane(lane).slots.pop(&self.link));
         self.lane(own_lane(self.lanes)).count(u32::from(slot.is_some()));
         drop(locked);
+        fence(Ordering::Release);
         slot
     }
 

@@ -90,6 +90,35 @@ fn every_element_of_an_lru_map_stays_in_a_list() {
     }
 }
 
+/// One thread adds elements and another deletes them: slots come back from its lane.
+#[test]
+fn a_map_does_not_grow_where_others_delete() {
+    let map = make(&arena(), spec(MapKind::Hash, 4, 8, 100_000));
+    let (added, deleted) = (AtomicU64::new(0), AtomicU64::new(0));
+    let wait = |count: &AtomicU64, least: u64| {
+        while count.load(Ordering::Acquire) < least {
+            thread::yield_now();
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..5000 {
+                wait(&deleted, u64::from(number));
+                map.update(&key(number), &[1; 8], BPF_ANY, 0).unwrap();
+                added.fetch_add(1, Ordering::Release);
+            }
+        });
+        scope.spawn(|| {
+            for number in 0..5000 {
+                wait(&added, u64::from(number) + 1);
+                map.delete(&key(number)).unwrap();
+                deleted.fetch_add(1, Ordering::Release);
+            }
+        });
+    });
+    assert!(map.slots() < Some(200), "{:?} slots for one element", map.slots());
+}
+
 #[test]
 fn lpm() {
     let map = make(&arena(), MapSpec { value_size: 40, ..trie(1, 48) });
