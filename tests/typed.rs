@@ -7,6 +7,8 @@ use twinbpf::{
     BPF_ANY, BPF_EXIST, BPF_NOEXIST, BtfType, Caller, Config, Engine, EngineKind, Errno, Global, InstancePre, Linker,
     Map, Object, PerCpuMap, Ptr, Trap, TrapCode, btf_type,
 };
+use twinbpf_vm::map::{MapFlags, MapKind, MapSpec, create};
+use twinbpf_vm::mem::Arena;
 use zerocopy::byteorder::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -187,6 +189,20 @@ fn maps_have_types() {
         assert_eq!(untyped.insert(&2, &0.0, BPF_ANY), Err(Errno::E2BIG));
         assert_eq!((untyped.get(&2), untyped.remove(&1)), (Ok(None), Err(Errno::EINVAL)));
     }
+}
+
+#[test]
+fn prefixes_are_listed_with_their_own_values() {
+    let flags = MapFlags::NO_PREALLOC.bits();
+    let spec = MapSpec { flags, ..MapSpec::new("routes", MapKind::LpmTrie, 8, 8, 8) };
+    let routes: Map<[u32; 2], u64> = Map::new(create(spec, &Arena::new(1 << 20).unwrap(), 1).unwrap()).unwrap();
+    for bits in [0, 16, 24] {
+        routes.insert(&[bits, 0x0101_010a], &bits.into(), BPF_ANY).unwrap();
+    }
+    let mut listed = routes.iter();
+    assert_eq!(listed.next(), Some(([24, 0x0101_010a], 24)));
+    assert_eq!(routes.remove(&[16, 0x0101_010a]), Ok(true));
+    assert_eq!(listed.collect::<Vec<_>>(), [([16, 0x0101_010a], 16), ([0, 0x0101_010a], 0)]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use twinbpf_vm::map::{BPF_ANY, Errno, MapOps};
+use twinbpf_vm::map::{BPF_ANY, Errno, MapKind, MapOps};
 
 use super::{BtfType, TypeError, check};
 use crate::error::Error;
@@ -102,10 +102,26 @@ impl<K: BtfType, V: BtfType> Map<K, V> {
         keys.map(|key| K::read_from_bytes(&key).expect("a key has the size that was checked"))
     }
 
-    /// The keys at this moment and the value that each has when its turn comes. Keys without a value by then are left
-    /// out.
+    /// The keys at this moment and the value that each has when its turn comes, or of LPM maps has now. Keys without a value by
+    /// then are left out.
     pub fn iter(&self) -> impl Iterator<Item = (K, V)> + '_ {
-        self.keys().filter_map(|key| self.get(&key).ok().flatten().map(|value| (key, value)))
+        // There a key that has gone would have the value of a shorter prefix.
+        let prefixes = self.ops.spec().kind == MapKind::LpmTrie;
+        let keys = (!prefixes).then(|| self.keys()).into_iter().flatten();
+        let copied = if prefixes { self.copied() } else { Vec::new() };
+        let values = keys.filter_map(|key| self.get(&key).ok().flatten().map(|value| (key, value)));
+        copied.into_iter().chain(values)
+    }
+
+    fn copied(&self) -> Vec<(K, V)> {
+        let mut copied = Vec::new();
+        // What can be read is there; `iter` gives no errors.
+        let _ = self.ops.entries(&mut |entry| {
+            let read = K::read_from_bytes(entry.key).ok().zip(V::read_from_bytes(entry.copied).ok());
+            copied.extend(read);
+            true
+        });
+        copied
     }
 }
 

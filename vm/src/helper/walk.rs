@@ -55,7 +55,7 @@ pub(super) fn walk(
     let mut calls = 0;
     for visit in visits {
         let cpu = caller.runtime().cpu();
-        let value = match (map.lookup(&visit.key, cpu).filter(|_| points && visit.live), &visit.copy) {
+        let value = match (map.lookup_exact(&visit.key, cpu).filter(|_| points && visit.live), &visit.copy) {
             (Some(value), _) => value,
             (None, Some(bytes)) => {
                 copy.write(0, bytes);

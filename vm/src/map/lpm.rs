@@ -43,6 +43,10 @@ impl MapOps for Lpm {
         self.trie.longest(key).map(|node| self.trie.addr(node))
     }
 
+    fn lookup_exact(&self, key: &[u8], _cpu: u32) -> Option<u64> {
+        self.trie.exact(self.prefix(key)?).map(|node| self.trie.addr(node))
+    }
+
     fn lookup_copy(&self, key: &[u8], _cpu: u32, value: &mut [u8]) -> Result<(), Errno> {
         check_sizes(&self.spec, key, value)?;
         let key = self.prefix(key).ok_or(Errno::ENOENT)?;

@@ -165,6 +165,11 @@ pub trait MapOps: Send + Sync + fmt::Debug {
     /// values programs cannot point to return `None`.
     fn lookup(&self, key: &[u8], cpu: u32) -> Option<u64>;
 
+    /// Address of the value of the element with exactly this key, also where [`MapOps::lookup`] searches for a prefix of it.
+    fn lookup_exact(&self, key: &[u8], cpu: u32) -> Option<u64> {
+        self.lookup(key, cpu)
+    }
+
     /// Copies a value out, as `BPF_MAP_LOOKUP_ELEM` for one CPU. Does not count as a use for LRU.
     fn lookup_copy(&self, key: &[u8], cpu: u32, value: &mut [u8]) -> Result<(), Errno>;
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{Ordering, fence};
 
 use super::free_slots::FreeSlots;
-use super::lock::{Locked, lock};
+use super::lock::{Locked, lock, pause};
 use super::store::no_memory;
 use super::sync::AtomicU32;
 use super::trie::{Root, Trie};
@@ -44,6 +44,11 @@ impl Trie {
     pub(super) fn locked(&self, trie: u32) -> LockedTrie<'_> {
         let root = self.root(trie);
         LockedTrie { trie: self, _locked: lock(root.lock), root }
+    }
+
+    /// The element with exactly this prefix.
+    pub(super) fn exact(&self, key: Prefix<'_>) -> Option<u32> {
+        self.locked(Self::trie_of(key)).exact(key, |_, _| ()).map(|(node, _)| node)
     }
 
     /// Adds or replaces an element.
@@ -129,7 +134,14 @@ impl LockedTrie<'_> {
     fn fork(&self, bits: u32, data: &[u8], children: [u64; 2]) -> u32 {
         // Elements have brought memory for as many forks as there can be.
         let grow = |slot| self.trie.nodes.grow(2 * slot + 2).map_err(|_| Errno::ENOMEM);
-        let slot = take(&self.trie.forks(), grow).expect("fewer forks than elements");
+        let mut spins = 0;
+        let slot = loop {
+            match take(&self.trie.forks(), grow) {
+                Ok(slot) => break slot,
+                // There are fewer forks than elements: another thread has the slot for a moment.
+                Err(_) => pause(&mut spins),
+            }
+        };
         let new = self.trie.fork(slot);
         self.write(new, bits | INTERMEDIATE, data, children);
         new
@@ -137,8 +149,6 @@ impl LockedTrie<'_> {
 
     fn write(&self, number: u32, info: u32, data: &[u8], children: [u64; 2]) {
         let node = self.trie.node(number);
-        // The version is another since the node was taken out.
-        fence(Ordering::Release);
         node.block.store(node.data, data);
         set(node.info, info);
         (0..2).zip(children).for_each(|(side, child)| hang(node.child(side), child));

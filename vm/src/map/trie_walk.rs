@@ -27,11 +27,11 @@ impl Trie {
     /// Copies the data of the element after this one, or of the first if there is no such element, and gives its bits. `None`
     /// after the last.
     pub(super) fn next(&self, key: Option<Prefix<'_>>, data: &mut [u8]) -> Option<u32> {
-        let Some(key) = key else { return self.first_from(0, data) };
+        let Some(key) = key else { return self.go_on(0, 0, FIRST_BITS, data) };
         let trie = self.locked(Self::trie_of(key));
         if trie.exact(key, |_, _| ()).is_none() {
             drop(trie);
-            return self.first_from(0, data);
+            return self.go_on(0, 0, FIRST_BITS, data);
         }
         if key.bits >= FIRST_BITS
             && let Some(node) = trie.after(key).next()
@@ -41,18 +41,31 @@ impl Trie {
         drop(trie);
         let bits = key.bits.min(FIRST_BITS);
         let last = u32::from(key.data[0]) | (SHORT - 1) >> bits;
-        self.short(last, bits, data).or_else(|| self.first_from(last + 1, data))
+        self.go_on(last + 1, last, bits, data)
     }
 
-    /// The first element of those from this first byte on.
-    fn first_from(&self, byte: u32, data: &mut [u8]) -> Option<u32> {
-        for byte in byte..SHORT {
-            let found = self.first(byte, data).or_else(|| self.short(byte, FIRST_BITS, data));
-            if found.is_some() {
-                return found;
-            }
-        }
-        None
+    /// The first element of those from a first byte on, or of short prefixes after those of more bits that end at another one.
+    fn go_on(&self, byte: u32, last: u32, below: u32, data: &mut [u8]) -> Option<u32> {
+        let short = self.short_after(last, below, data);
+        let saved = short.map(|_| data.to_vec());
+        let end = short.map_or(SHORT, |(last, _)| last + 1);
+        let long = (byte..end).find_map(|byte| self.first(byte, data));
+        long.or_else(|| {
+            data.copy_from_slice(&saved?);
+            short.map(|(_, bits)| bits)
+        })
+    }
+
+    /// Copies the data of the first short prefix after those of more bits that end at this first byte. Gives where it ends, and its
+    /// bits.
+    fn short_after(&self, last: u32, below: u32, data: &mut [u8]) -> Option<(u32, u32)> {
+        self.has_any(SHORT)?;
+        let trie = self.locked(SHORT);
+        trie.all().find_map(|node| {
+            let bits = trie.key(node, data);
+            let end = u32::from(data[0]) | (SHORT - 1) >> bits;
+            (end > last || end == last && bits < below).then_some((end, bits))
+        })
     }
 
     /// The first element of a trie.
@@ -64,16 +77,14 @@ impl Trie {
     }
 
     /// The longest prefix of fewer bits than these that contains this first byte as the last one.
-    fn short(&self, last: u32, below: u32, data: &mut [u8]) -> Option<u32> {
-        let (trie, node) = self.locked_short(last, below)?;
-        Some(trie.key(node, data))
-    }
-
-    /// The same, and the trie of short prefixes.
     fn locked_short(&self, last: u32, below: u32) -> Option<(LockedTrie<'_>, u32)> {
-        self.has_any(SHORT)?;
-        let (trie, last) = (self.locked(SHORT), last as u8);
+        let last = last as u8;
         let least = FIRST_BITS.saturating_sub(last.trailing_ones());
+        if least >= below {
+            return None;
+        }
+        self.has_any(SHORT)?;
+        let trie = self.locked(SHORT);
         let find = |bits| trie.exact(Prefix { bits, data: &[last] }, |_, _| ());
         let (node, _) = (least..below).rev().find_map(find)?;
         Some((trie, node))

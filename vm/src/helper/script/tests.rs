@@ -213,6 +213,29 @@ fn a_walk_visits_the_snapshot() {
     assert_eq!(fake.maps.own()[0].len(), 0);
 }
 
+/// A prefix that has gone is visited as a copy, not as the shorter prefix that a look-up finds.
+#[test]
+fn a_walk_over_prefixes_gives_their_own_values() {
+    let flags = MapFlags::NO_PREALLOC.bits();
+    let mut fake = Fake::with_maps(&[MapSpec { flags, ..MapSpec::new("routes", MapKind::LpmTrie, 8, 8, 8) }]);
+    let map = fake.maps.own()[0].clone();
+    let prefix = |bits: u32| [bits.to_le_bytes(), [10, 1, 1, 1]].concat();
+    for bits in [24, 16, 0] {
+        map.update(&prefix(bits), &u64::from(bits).to_le_bytes(), 0, 0).unwrap();
+    }
+    let handle = fake.maps.handle(0);
+    let callback = move |runtime: &mut crate::host::Runtime, args: [u64; 5]| {
+        let (mut bits, mut value) = ([0; 4], [0; 8]);
+        runtime.view.read(args[0], &mut bits).unwrap();
+        runtime.view.read(args[1], &mut value).unwrap();
+        assert_eq!(u64::from(u32::from_le_bytes(bits)), u64::from_le_bytes(value));
+        let _ = map.delete(&prefix(16));
+        Ok(0)
+    };
+    fake.callback(0x100, Box::new(callback));
+    assert_eq!(int(&mut fake, "map_for_each", &[handle, 0x100, 0, 0]), 3);
+}
+
 #[test]
 fn a_queue_has_no_entries_to_walk() {
     let mut fake = Fake::with_maps(&[MapSpec::new("queue", MapKind::Queue, 0, 8, 8)]);
