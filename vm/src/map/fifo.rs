@@ -30,21 +30,4 @@ impl Fifo<'_> {
         }
         self.newest.store(slot + 1, Ordering::Relaxed);
     }
-
-    /// Adds all slots of another list, which has none afterwards.
-    pub(super) fn append<'s>(self, other: Self, link: impl Fn(u32) -> &'s AtomicU32) {
-        let [oldest, newest] = [other.oldest, other.newest].map(|end| {
-            let slot = end.load(Ordering::Relaxed);
-            end.store(0, Ordering::Relaxed);
-            slot
-        });
-        if oldest == 0 {
-            return;
-        }
-        match self.newest.load(Ordering::Relaxed).checked_sub(1) {
-            None => self.oldest.store(oldest, Ordering::Relaxed),
-            Some(last) => link(last).store(oldest, Ordering::Release),
-        }
-        self.newest.store(newest, Ordering::Relaxed);
-    }
 }

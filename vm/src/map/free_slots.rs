@@ -2,8 +2,8 @@
 //!
 //! Every thread gives slots back to a lane and takes them from there again, oldest first; two threads share a lane only where
 //! there are more threads than processors or threads have ended. A thread whose lane is empty takes a slot that was never used, then
-//! one from another lane; where most of the slots that were ever used are free, it takes what all lanes have. Links between slots are
-//! numbers plus 1, with 0 for none.
+//! one from another lane; the other way round where most of the slots that were ever used are free. Links between slots are numbers plus
+//! 1, with 0 for none.
 
 use std::cell::Cell;
 use std::sync::{OnceLock, atomic};
@@ -12,15 +12,13 @@ use std::thread::available_parallelism;
 use super::Errno;
 use super::fifo::Fifo;
 use super::lock::{Locked, lock};
-use super::sync::{AtomicU32, Ordering, fence};
+use super::sync::{AtomicU32, Ordering, STEP, fence};
 use crate::mem::Block;
 
 /// Bytes of a cache line: the most that changes together.
 pub(super) const LINE: u32 = 64;
 /// The most lanes, so that a map's header is a page or two.
 const MOST: u32 = 32;
-/// Slots that come into use before a thread looks whether most of them are free.
-const STEP: u32 = 64;
 
 /// As many lanes as every map of this process has.
 pub(super) fn lanes() -> u32 {
@@ -129,34 +127,22 @@ impl<'a, L: Fn(u32) -> &'a AtomicU32> FreeSlots<'a, L> {
         if let Some(slot) = self.pop(own, 1) {
             return Ok(slot);
         }
-        if self.gather(own)
-            && let Some(slot) = self.pop(own, 1)
-        {
-            return Ok(slot);
-        }
-        let elsewhere = |errno| (0..self.lanes).find_map(|lane| self.pop(self.lane(lane), 0)).ok_or(errno);
-        let slot = self.take_fresh(grow).or_else(elsewhere)?;
+        let elsewhere = || (0..self.lanes).find_map(|lane| self.pop(self.lane(lane), 0));
+        let spared = if self.is_sparse() { elsewhere() } else { None };
+        let slot = match spared {
+            Some(slot) => slot,
+            None => self.take_fresh(grow).or_else(|errno| elsewhere().ok_or(errno))?,
+        };
         let _locked = lock(own.lock);
         own.count(1);
         Ok(slot)
     }
 
-    /// Takes the slots of all lanes into one, now and then, if most slots that were ever used are free: whether that was done. Else
-    /// a map could grow where one thread adds elements and another deletes them.
-    fn gather(&self, own: Lane<'_>) -> bool {
+    /// Whether most slots that were ever used are free, which is asked now and then. Without that a map would grow where one thread
+    /// adds elements and another deletes them.
+    fn is_sparse(&self) -> bool {
         let end = self.fresh()[1].load(Ordering::Relaxed);
-        if end == 0 || !end.is_multiple_of(STEP) || self.used() > end / 2 {
-            return false;
-        }
-        let number = own_lane(self.lanes);
-        for other in (0..self.lanes).filter(|other| *other != number) {
-            let other_lane = self.lane(other);
-            // In the order of `take_last`.
-            let [first, second] = if other < number { [other_lane, own] } else { [own, other_lane] };
-            let _locked = [lock(first.lock), lock(second.lock)];
-            own.slots.append(other_lane.slots, &self.link);
-        }
-        true
+        end != 0 && end.is_multiple_of(STEP) && self.used() <= end / 2
     }
 
     /// A slot, while no thread gives or takes any: after [`FreeSlots::take`] has found none.

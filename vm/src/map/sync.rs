@@ -11,3 +11,5 @@ pub(super) const TRIES: u32 = 64;
 pub(super) const SPINS: u32 = 100;
 /// Buckets at first, a power of two.
 pub(super) const FIRST: u32 = 64;
+/// Slots that come into use before a thread looks whether most of them are free.
+pub(super) const STEP: u32 = 64;

@@ -38,6 +38,7 @@ mod sync {
     pub(super) const TRIES: u32 = 2;
     pub(super) const SPINS: u32 = 1;
     pub(super) const FIRST: u32 = 2;
+    pub(super) const STEP: u32 = 1;
 
     /// The number itself: even and odd ones are in two chains, as long as there are only those.
     #[derive(Clone, Debug, Default)]

@@ -80,8 +80,8 @@ fn every_element_of_an_lru_map_stays_in_a_list() {
             }
             assert!(map.len() <= entries);
         });
-        // Twice, for those that were used.
-        (0..2 * entries).for_each(|number| map.update(&key(1000 + number), &[2; 8], BPF_ANY, 0).unwrap());
+        // Once more for those that were used, and for those that were pending for other threads.
+        (0..3 * entries).for_each(|number| map.update(&key(1000 + number), &[2; 8], BPF_ANY, 0).unwrap());
         let keys = map.keys();
         assert_eq!((keys.len() as u32, map.len()), (entries, entries));
         // With a list for each processor this thread has replaced what was in its own.
