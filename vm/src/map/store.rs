@@ -268,8 +268,12 @@ impl Store {
     #[inline(always)]
     pub(super) fn replace(&self, key: &[u8], cpu: u32, value: &[u8]) -> Option<u32> {
         let slot = if self.writers == 0 { None } else { self.find_or_guess(key, true, |slot| slot) }?;
-        let writer = if self.cpus > 1 { cpu } else { own_lane(self.writers) };
-        let _writing = self.writers().try_hold(writer, slot)?;
+        let writers = self.writers();
+        // A value in one piece may also be stored with the bucket.
+        let _writing = match self.cpus {
+            1 => writers.try_hold(own_lane(self.writers), slot)?,
+            _ => writers.hold(cpu, slot),
+        };
         let there = self.record(slot)[1].load(Ordering::SeqCst) != 0;
         let (block, off) = self.key_at(slot);
         (there && block.equals(off, key)).then(|| self.value(slot, cpu).store(value))?;
