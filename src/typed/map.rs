@@ -119,7 +119,7 @@ impl<K: BtfType, V: BtfType> Map<K, V> {
         let _ = self.ops.entries(&mut |entry| {
             let read = K::read_from_bytes(entry.key).ok().zip(V::read_from_bytes(entry.copied).ok());
             copied.extend(read);
-            true
+            copied.len() < self.ops.spec().max_entries as usize
         });
         copied
     }

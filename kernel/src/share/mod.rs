@@ -265,6 +265,11 @@ impl MapOps for KernelMap {
         }
     }
 
+    /// The kernel has no look-up of exactly a prefix.
+    fn lookup_exact(&self, key: &[u8], cpu: u32) -> Option<u64> {
+        if self.spec.kind == MapKind::LpmTrie { None } else { self.lookup(key, cpu) }
+    }
+
     fn lookup_copy(&self, key: &[u8], cpu: u32, value: &mut [u8]) -> Result<(), Errno> {
         check(value, self.spec.value_size)?;
         value.copy_from_slice(&self.copied(key, cpu)?);

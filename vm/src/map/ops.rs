@@ -165,7 +165,8 @@ pub trait MapOps: Send + Sync + fmt::Debug {
     /// values programs cannot point to return `None`.
     fn lookup(&self, key: &[u8], cpu: u32) -> Option<u64>;
 
-    /// Address of the value of the element with exactly this key, also where [`MapOps::lookup`] searches for a prefix of it.
+    /// Address of the value of the element with exactly this key, also where [`MapOps::lookup`] searches for a prefix of it. `None`
+    /// too where that is not known.
     fn lookup_exact(&self, key: &[u8], cpu: u32) -> Option<u64> {
         self.lookup(key, cpu)
     }

@@ -46,26 +46,26 @@ impl Trie {
 
     /// The first element of those from a first byte on, or of short prefixes after those of more bits that end at another one.
     fn go_on(&self, byte: u32, last: u32, below: u32, data: &mut [u8]) -> Option<u32> {
-        let short = self.short_after(last, below, data);
-        let saved = short.map(|_| data.to_vec());
-        let end = short.map_or(SHORT, |(last, _)| last + 1);
+        let short = self.short_after(last, below);
+        let end = short.as_ref().map_or(SHORT, |(last, ..)| last + 1);
         let long = (byte..end).find_map(|byte| self.first(byte, data));
         long.or_else(|| {
-            data.copy_from_slice(&saved?);
-            short.map(|(_, bits)| bits)
+            let (_, bits, short) = short?;
+            data.copy_from_slice(&short);
+            Some(bits)
         })
     }
 
-    /// Copies the data of the first short prefix after those of more bits that end at this first byte. Gives where it ends, and its
-    /// bits.
-    fn short_after(&self, last: u32, below: u32, data: &mut [u8]) -> Option<(u32, u32)> {
+    /// The first short prefix after those of more bits that end at this first byte: where it ends, its bits, and its data.
+    fn short_after(&self, last: u32, below: u32) -> Option<(u32, u32, Vec<u8>)> {
         self.has_any(SHORT)?;
-        let trie = self.locked(SHORT);
-        trie.all().find_map(|node| {
-            let bits = trie.key(node, data);
+        let (trie, mut data) = (self.locked(SHORT), vec![0; self.data_size as usize]);
+        let (end, bits) = trie.all().find_map(|node| {
+            let bits = trie.key(node, &mut data);
             let end = u32::from(data[0]) | (SHORT - 1) >> bits;
             (end > last || end == last && bits < below).then_some((end, bits))
-        })
+        })?;
+        Some((end, bits, data))
     }
 
     /// The first element of a trie.
