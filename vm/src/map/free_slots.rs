@@ -138,8 +138,8 @@ impl<'a, L: Fn(u32) -> &'a AtomicU32> FreeSlots<'a, L> {
         Ok(slot)
     }
 
-    /// Whether most slots that were ever used are free, which is asked now and then. Without that a map would grow where one thread
-    /// adds elements and another deletes them.
+    /// Whether most slots that were ever used are free; asked once for each [`STEP`] new ones. Without that a map would grow where one
+    /// thread adds elements and another deletes them.
     fn is_sparse(&self) -> bool {
         let end = self.fresh()[1].load(Ordering::Relaxed);
         end != 0 && end.is_multiple_of(STEP) && self.used() <= end / 2
