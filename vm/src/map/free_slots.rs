@@ -116,13 +116,13 @@ impl<'a, L: Fn(u32) -> &'a AtomicU32> FreeSlots<'a, L> {
     /// A slot. `E2BIG` if there is none, which other threads may change meanwhile; where `grow` has no memory for one that
     /// was never used, and no other is here, its error.
     pub(super) fn take(&self, grow: impl FnOnce(u32) -> Result<(), Errno>) -> Result<u32, Errno> {
-        let slot = self.take_any(grow);
+        let slot = self.find(grow);
         // What is written to it must not be seen before what another thread did that gave it back.
         fence(Ordering::Release);
         slot
     }
 
-    fn take_any(&self, grow: impl FnOnce(u32) -> Result<(), Errno>) -> Result<u32, Errno> {
+    fn find(&self, grow: impl FnOnce(u32) -> Result<(), Errno>) -> Result<u32, Errno> {
         let own = self.lane(own_lane(self.lanes));
         if let Some(slot) = self.pop(own, 1) {
             return Ok(slot);
@@ -145,8 +145,13 @@ impl<'a, L: Fn(u32) -> &'a AtomicU32> FreeSlots<'a, L> {
         end != 0 && end.is_multiple_of(STEP) && self.used() <= end / 2
     }
 
+    /// As [`FreeSlots::take`]; `E2BIG` only when at some moment no slot was here.
+    pub(super) fn take_exact(&self, grow: impl FnOnce(u32) -> Result<(), Errno>) -> Result<u32, Errno> {
+        self.take(grow).or_else(|errno| self.take_last().ok_or(errno))
+    }
+
     /// A slot, while no thread gives or takes any: after [`FreeSlots::take`] has found none.
-    pub(super) fn take_last(&self) -> Option<u32> {
+    fn take_last(&self) -> Option<u32> {
         let locked: Vec<Locked<'_>> = (0..self.lanes).map(|lane| lock(self.lane(lane).lock)).collect();
         let slot = (0..self.lanes).find_map(|lane| self.lane(lane).slots.pop(&self.link));
         self.lane(own_lane(self.lanes)).count(u32::from(slot.is_some()));

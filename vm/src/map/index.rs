@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use super::hidden_slab::HiddenSlab;
-use super::lock::{lock, pause};
+use super::lock::{lock, wait_for};
 use super::sync::{AtomicU32, FIRST, Ordering, TRIES, fence, spin_loop};
 use crate::mem::{Arena, MemError};
 
@@ -96,13 +96,7 @@ impl<'a> Bucket<'a> {
     }
 
     fn hold(self) -> LockedBucket<'a> {
-        let mut spins = 0;
-        loop {
-            match self.try_hold() {
-                Some(held) => return held,
-                None => pause(&mut spins),
-            }
-        }
+        wait_for(|| self.try_hold())
     }
 
     /// Whether a search since this version has seen one state of the chain.
@@ -195,18 +189,12 @@ impl Index {
 
     /// The chain for a hash, to be changed.
     pub(super) fn hold(&self, words: Words<'_>, hash: u32) -> LockedBucket<'_> {
-        let mut spins = 0;
-        loop {
+        wait_for(|| {
             let table = words.version.load(Ordering::Acquire);
-            if table & 1 == 0
-                && let Some(held) = self.bucket_of(hash, table).try_hold()
-                // Doubling the index takes every bucket after the version has become odd.
-                && words.version.load(Ordering::Acquire) == table
-            {
-                return held;
-            }
-            pause(&mut spins);
-        }
+            let held = if table & 1 == 0 { self.bucket_of(hash, table).try_hold() } else { None }?;
+            // Doubling the index takes every bucket after the version has become odd.
+            (words.version.load(Ordering::Acquire) == table).then_some(held)
+        })
     }
 
     /// Doubles the number of buckets until it is that of the slots in use. Without memory chains stay long.

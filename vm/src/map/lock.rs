@@ -27,6 +27,18 @@ impl Drop for Locked<'_> {
     }
 }
 
+/// Attempts until one succeeds.
+#[inline(always)]
+pub(super) fn wait_for<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
+    let mut spins = 0;
+    loop {
+        match attempt() {
+            Some(done) => return done,
+            None => pause(&mut spins),
+        }
+    }
+}
+
 /// Waits a moment for another thread.
 pub(super) fn pause(spins: &mut u32) {
     *spins += 1;

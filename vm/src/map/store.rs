@@ -288,13 +288,12 @@ impl Store {
 
     /// Copies the value of a slot whose bucket is held, or does not change.
     pub(super) fn load_slot(&self, slot: u32, cpu: u32, out: &mut [u8]) {
-        let cell = self.value(slot, cpu);
-        if self.cpus > 1 && !(0..TRIES).any(|_| self.writers().read(cpu, || cell.load(out)).is_some()) {
-            let _writing = self.writers().hold(cpu, slot);
-            cell.load(out);
-        } else if self.cpus == 1 {
-            cell.load(out);
+        let (cell, writers) = (self.value(slot, cpu), self.writers());
+        if self.cpus > 1 && (0..TRIES).any(|_| writers.read(cpu, || cell.load(out)).is_some()) {
+            return;
         }
+        let _writing = (self.cpus > 1).then(|| writers.hold(cpu, slot));
+        cell.load(out);
     }
 
     /// Copies the value of a key. `ENOENT` if there is none.
@@ -330,15 +329,17 @@ impl Store {
     /// A slot for [`LockedEntry::insert`]. `E2BIG` when all are in use or on their way to other threads, `ENOMEM` when the
     /// arena is full.
     pub(super) fn take(&self) -> Result<u32, Errno> {
-        self.free_slots().take(|slot| {
-            let grown = self.records.grow(slot).and_then(|()| self.values.grow(slot));
-            grown.map_err(|error| no_memory(&self.name, &error))
-        })
+        self.free_slots().take(|slot| self.grow(slot))
+    }
+
+    fn grow(&self, slot: u32) -> Result<(), Errno> {
+        let grown = self.records.grow(slot).and_then(|()| self.values.grow(slot));
+        grown.map_err(|error| no_memory(&self.name, &error))
     }
 
     /// As [`Store::take`]; `E2BIG` only when at some moment all slots were in use.
     pub(super) fn take_any(&self) -> Result<u32, Errno> {
-        self.take().or_else(|errno| self.free_slots().take_last().ok_or(errno))
+        self.free_slots().take_exact(|slot| self.grow(slot))
     }
 
     /// Gives a slot back that is in no chain any more.

@@ -2,10 +2,8 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use super::free_slots::FreeSlots;
-use super::lock::{Locked, lock, pause};
+use super::lock::{Locked, lock, wait_for};
 use super::store::no_memory;
-use super::sync::AtomicU32;
 use super::trie::{Root, Trie};
 use super::trie_node::{INTERMEDIATE, Prefix, by_side, follow, hang, number, set};
 use super::{BPF_EXIST, BPF_NOEXIST, Errno};
@@ -30,14 +28,6 @@ pub(super) struct Walk {
     pub(super) node: Option<u32>,
     /// Bits that the node at the end has in common with the key.
     pub(super) matched: u32,
-}
-
-/// A free slot. There is none only if at some moment all were in use.
-fn take<'a>(
-    slots: &FreeSlots<'a, impl Fn(u32) -> &'a AtomicU32>,
-    grow: impl FnOnce(u32) -> Result<(), Errno>,
-) -> Result<u32, Errno> {
-    slots.take(grow).or_else(|errno| slots.take_last().ok_or(errno))
 }
 
 impl Trie {
@@ -120,7 +110,7 @@ impl LockedTrie<'_> {
             let grown = nodes.grow(2 * slot + 2).and_then(|()| values.grow(slot));
             grown.map_err(|error| no_memory(name, &error))
         };
-        let slot = take(&self.trie.elements(), grow).map_err(|errno| match errno {
+        let slot = self.trie.elements().take_exact(grow).map_err(|errno| match errno {
             Errno::E2BIG => Errno::ENOSPC,
             errno => errno,
         })?;
@@ -134,14 +124,8 @@ impl LockedTrie<'_> {
     fn fork(&self, bits: u32, data: &[u8], children: [u64; 2]) -> u32 {
         // Elements have brought memory for as many forks as there can be.
         let grow = |slot| self.trie.nodes.grow(2 * slot + 2).map_err(|_| Errno::ENOMEM);
-        let mut spins = 0;
-        let slot = loop {
-            match take(&self.trie.forks(), grow) {
-                Ok(slot) => break slot,
-                // There are fewer forks than elements: another thread has the slot for a moment.
-                Err(_) => pause(&mut spins),
-            }
-        };
+        // There are fewer forks than elements: at worst another thread has the slot for a moment.
+        let slot = wait_for(|| self.trie.forks().take_exact(grow).ok());
         let new = self.trie.fork(slot);
         self.write(new, bits | INTERMEDIATE, data, children);
         new

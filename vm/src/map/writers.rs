@@ -6,7 +6,7 @@
 //! sequentially consistent.
 
 use super::free_slots::LINE;
-use super::lock::{Locked, pause};
+use super::lock::{Locked, wait_for};
 use super::sync::{AtomicU32, Ordering, fence};
 use crate::mem::Block;
 
@@ -75,14 +75,9 @@ impl<'a> Writers<'a> {
     }
 
     /// The same once no thread is.
+    #[inline(always)]
     pub(super) fn hold(&self, writer: u32, slot: u32) -> Writing<'a> {
-        let mut spins = 0;
-        loop {
-            match self.try_hold(writer, slot) {
-                Some(writing) => return writing,
-                None => pause(&mut spins),
-            }
-        }
+        wait_for(|| self.try_hold(writer, slot))
     }
 
     /// Does `read`, which must do nothing else than read. `None` where this writer has written meanwhile.
@@ -100,10 +95,7 @@ impl<'a> Writers<'a> {
     /// Waits for those who write the value of a slot, of which a sequentially consistent store says that no element is there.
     pub(super) fn wait(&self, slot: u32) {
         for writer in 0..self.count {
-            let mut spins = 0;
-            while self.line(writer).slot.load(Ordering::SeqCst) == slot + 1 {
-                pause(&mut spins);
-            }
+            wait_for(|| (self.line(writer).slot.load(Ordering::SeqCst) != slot + 1).then_some(()));
         }
     }
 }

@@ -110,7 +110,7 @@ fn a_short_prefix_is_not_found_below_a_longer_one() {
         between();
         map.delete(&short).unwrap();
         map.delete(&long).unwrap();
-        // The oldest free slot becomes the newest, so that both have the same in each round.
+        // This insert and delete rotate the free list: each prefix gets the same slot in every round.
         map.update(&prefix(32, [0; 4]), &value(0), BPF_ANY, 0).unwrap();
         map.delete(&prefix(32, [0; 4])).unwrap();
     };
