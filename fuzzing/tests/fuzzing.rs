@@ -289,7 +289,7 @@ fn every_mutant_of_intrinsics_is_found() {
     }
 }
 
-/// Likewise those of inlined calls, of unrolled loops and of forwarded stores.
+/// Likewise those of inlined calls, of unrolled loops, of forwarded stores and of frame words.
 fn every_mutant_of_lowering_is_found() {
     for mutant in LOWERING_MUTANTS {
         let (_, finding) = find_in_compiler(mutant);

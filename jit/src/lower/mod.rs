@@ -31,7 +31,7 @@ mod memory;
 mod register_liveness;
 mod sites;
 mod stack;
-mod stack_slots;
+pub(crate) mod stack_slots;
 mod subregisters;
 mod tail_jump;
 
@@ -68,7 +68,8 @@ use stack_slots::StackSlots;
 use subregisters::Subregisters;
 
 /// Mutants of lowering, by name.
-pub const MUTANTS: [&str; 4] = [inlining::CALLEE_REGISTERS, inlining::UNPAID, UNROLLING_MUTANT, forward::MUTANT];
+pub const MUTANTS: [&str; 5] =
+    [inlining::CALLEE_REGISTERS, inlining::UNPAID, UNROLLING_MUTANT, forward::MUTANT, stack_slots::MUTANT];
 
 /// Values that registers hold when nothing put one there, as in the interpreter: `0xdeaddeaddeadde00 | n`.
 fn poison(reg: usize) -> i64 {
@@ -314,7 +315,7 @@ fn analyse(
     }
     slots.clear();
     if !input.baseline() {
-        slots.build(image, flow, input.options);
+        slots.build(&input, flow);
     }
     true
 }

@@ -2,8 +2,9 @@
 //! allocator of a machine with more can keep what was spilled.
 //!
 //! A word of the frame is promoted if r10 does not escape, that is, the function uses it for nothing but accesses; if plain
-//! loads and stores that begin at the word's first byte are its only accesses; and if no load is wider than a store. It
-//! is in memory only where other code needs it: an OSR entry, and a path on which the word may be read before it is
+//! loads and stores that begin at the word's first byte are its only accesses; and if no load reads what a narrower store and
+//! an earlier one have left together. clang gives one word to values of different widths that do not live at the same time.
+//! A word is in memory only where other code needs it: an OSR entry, and a path on which the word may be read before it is
 //! written, load it; a transition to the interpreter stores it. What a frame leaves in memory when the function returns or
 //! traps is therefore not what the interpreter leaves. A program sees that only by reading a frame of its own that it has
 //! not written.
@@ -14,10 +15,10 @@ use cranelift_frontend::Variable;
 use twinbpf_isa::{AluOp, Insn, Operand, Reg, Size};
 use twinbpf_vm::image::Image;
 
-use super::Translator;
 use super::flow::Flow;
 use super::memory::{At, frame, size_ty};
-use crate::options::{OptLevel, Options};
+use super::{Input, Translator};
+use crate::options::OptLevel;
 
 /// Words as a bit set.
 type Set = u64;
@@ -38,6 +39,9 @@ const NEAR: usize = 512;
 /// Passes over the blocks before all words are taken to be live everywhere.
 const MAX_PASSES: u32 = 12;
 
+/// The mutant that also makes variables of words which a load puts together of two stores.
+pub(crate) const MUTANT: &str = "pieced_words_are_variables";
+
 /// What is done at an offset of the frame.
 #[derive(Clone, Copy, Debug)]
 struct Word {
@@ -52,6 +56,19 @@ struct Word {
     alone: bool,
     /// Instructions that access it.
     accesses: u32,
+}
+
+/// What of the words is live at a point.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Live {
+    /// Words that are.
+    words: Set,
+    /// Those of them of which bytes are that the word's narrowest store does not write.
+    wide: Set,
+}
+
+impl Live {
+    const ALL: Live = Live { words: Set::MAX, wide: Set::MAX };
 }
 
 /// How an instruction uses the frame.
@@ -74,7 +91,7 @@ pub(crate) struct StackSlots {
     /// Those that are variables.
     chosen: Set,
     /// Those that are live at the start of each block.
-    live: Vec<Set>,
+    live: Vec<Live>,
 }
 
 impl StackSlots {
@@ -85,8 +102,9 @@ impl StackSlots {
         self.live.clear();
     }
 
-    /// Finds words for these options, which have a budget or not.
-    pub(crate) fn build(&mut self, image: &Image, flow: &Flow, options: Options) {
+    /// Finds the words of a function.
+    pub(super) fn build(&mut self, input: &Input<'_>, flow: &Flow) {
+        let Input { image, options, .. } = *input;
         self.clear();
         let insns = &image.insns()[flow.start() as usize..flow.end() as usize];
         if options.fuel && insns.len() > MAX_COUNTED || !self.find(insns) {
@@ -102,7 +120,7 @@ impl StackSlots {
                 self.list[next].alone = false;
             }
         }
-        self.list.retain(|word| word.alone && word.loaded.is_none_or(|size| size.bytes() <= word.stored));
+        self.list.retain(|word| word.alone);
         if options.opt == OptLevel::None {
             self.list.retain(|word| word.accesses >= MIN_ACCESSES);
         }
@@ -111,6 +129,9 @@ impl StackSlots {
         self.chosen = Set::MAX;
         if !self.list.is_empty() {
             self.liveness(image, flow);
+            if input.mutant != MUTANT {
+                self.leave_pieced(image, flow);
+            }
             if options.opt == OptLevel::None {
                 self.choose(image, flow, options.fuel);
             }
@@ -134,7 +155,7 @@ impl StackSlots {
         let mut costs = [0_u32; MAX_WORDS];
         for block in (0..flow.len()).filter(|block| flow.preds(*block) > 0) {
             let cost = u32::from(flow.preds(block) > 1) + u32::from(fuel && flow.header(block));
-            let mut left = if cost > 0 { self.live[block as usize] } else { 0 };
+            let mut left = if cost > 0 { self.live[block as usize].words } else { 0 };
             while left != 0 {
                 costs[left.trailing_zeros() as usize] += cost;
                 left &= left - 1;
@@ -142,32 +163,61 @@ impl StackSlots {
         }
         let pays = |(word, cost): (&Word, u32)| word.accesses > cost;
         let chosen = self.list.iter().zip(costs).map(pays).enumerate();
-        self.chosen = chosen.fold(0, |set, (word, pays)| set | Set::from(pays) << word);
+        self.chosen &= chosen.fold(0, |set, (word, pays)| set | Set::from(pays) << word);
         if self.most_live(image, flow) > MAX_LIVE {
             self.chosen = 0;
         }
     }
 
+    /// Leaves in memory what a load puts together of a narrow store and an earlier one.
+    fn leave_pieced(&mut self, image: &Image, flow: &Flow) {
+        if self.list.iter().all(Word::is_stored_whole) {
+            return;
+        }
+        let mut pieced = 0;
+        self.for_points(image, flow, |insn, after| {
+            if let Use::Store(off, size) = frame_use(insn)
+                && let Some(word) = self.index(off)
+                && self.list[word].loads_more_than(size)
+            {
+                pieced |= after.wide & 1 << word;
+            }
+        });
+        self.chosen &= !pieced;
+    }
+
     /// How many variables are live at once, at most.
     fn most_live(&self, image: &Image, flow: &Flow) -> u32 {
         let mut most = 0;
-        for block in (0..flow.len()).filter(|block| flow.preds(*block) > 0) {
-            let mut set = 0;
-            flow.for_next(block, |next| set |= self.live[next as usize]);
-            for pc in flow.range(block).rev() {
-                set = self.before(image.insns()[pc as usize], set);
-                most = most.max((set & self.chosen).count_ones());
-            }
-        }
+        self.for_points(image, flow, |_, after| most = most.max((after.words & self.chosen).count_ones()));
         most
     }
 
-    /// Words that are live before an instruction.
-    fn before(&self, insn: Insn, live: Set) -> Set {
-        let bit = |off| self.index(off).map_or(0, |word| 1 << word);
+    /// Each instruction, with what is live after it.
+    fn for_points(&self, image: &Image, flow: &Flow, mut visit: impl FnMut(Insn, Live)) {
+        for block in (0..flow.len()).filter(|block| flow.preds(*block) > 0) {
+            let mut live = after(&self.live, flow, block);
+            for pc in flow.range(block).rev() {
+                let insn = image.insns()[pc as usize];
+                visit(insn, live);
+                live = self.before(insn, live);
+            }
+        }
+    }
+
+    /// What is live before an instruction.
+    fn before(&self, insn: Insn, live: Live) -> Live {
+        let Live { words, wide } = live;
+        let bit = |word: usize| 1 << word;
         match frame_use(insn) {
-            Use::Load(off, _) => live | bit(off),
-            Use::Store(off, _) => live & !bit(off),
+            Use::Load(off, size) => self.index(off).map_or(live, |word| {
+                let more = if size.bytes() > self.list[word].stored { bit(word) } else { 0 };
+                Live { words: words | bit(word), wide: wide | more }
+            }),
+            Use::Store(off, size) => self.index(off).map_or(live, |word| {
+                let left = if self.list[word].loads_more_than(size) { wide & bit(word) } else { 0 };
+                Live { words: words & !bit(word) | left, wide: wide & !bit(word) | left }
+            }),
             Use::Other(..) | Use::Copy | Use::None => live,
         }
     }
@@ -206,23 +256,20 @@ impl StackSlots {
 
     fn liveness(&mut self, image: &Image, flow: &Flow) {
         let mut live = std::mem::take(&mut self.live);
-        live.resize(flow.len() as usize, 0);
+        live.resize(flow.len() as usize, Live::default());
         let mut again = true;
         let mut passes = 0;
         while again && passes < MAX_PASSES {
             (again, passes) = (false, passes + 1);
             for block in (0..flow.len()).rev().filter(|block| flow.preds(*block) > 0) {
-                let mut set = 0;
-                flow.for_next(block, |next| set |= live[next as usize]);
-                for pc in flow.range(block).rev() {
-                    set = self.before(image.insns()[pc as usize], set);
-                }
-                again |= live[block as usize] != set;
-                live[block as usize] = set;
+                let end = after(&live, flow, block);
+                let start = flow.range(block).rev().fold(end, |live, pc| self.before(image.insns()[pc as usize], live));
+                again |= live[block as usize] != start;
+                live[block as usize] = start;
             }
         }
         if again {
-            live.fill(Set::MAX);
+            live.fill(Live::ALL);
         }
         self.live = live;
     }
@@ -242,7 +289,7 @@ impl StackSlots {
 
     /// Those that are live at the start of a block.
     fn live(&self, block: u32) -> impl Iterator<Item = (usize, i16, Size)> {
-        let set = self.live.get(block as usize).copied().unwrap_or(0) & self.chosen;
+        let set = self.live.get(block as usize).copied().unwrap_or_default().words & self.chosen;
         let words = self.list.iter().enumerate().filter(move |(at, _)| set & 1 << at != 0);
         words.filter_map(|(at, word)| Some((at, word.off, word.loaded?)))
     }
@@ -258,7 +305,27 @@ fn below(off: i16) -> Option<usize> {
     usize::try_from(-1 - i32::from(off)).ok()
 }
 
+/// What is live where a block ends.
+fn after(live: &[Live], flow: &Flow, block: u32) -> Live {
+    let mut set = Live::default();
+    flow.for_next(block, |next| {
+        let next = live[next as usize];
+        set = Live { words: set.words | next.words, wide: set.wide | next.wide };
+    });
+    set
+}
+
 impl Word {
+    /// Whether a load reads bytes that a store of this size does not write.
+    fn loads_more_than(&self, size: Size) -> bool {
+        self.loaded.is_some_and(|loaded| loaded.bytes() > size.bytes())
+    }
+
+    /// Whether every store writes all that a load reads.
+    fn is_stored_whole(&self) -> bool {
+        self.loaded.is_none_or(|loaded| loaded.bytes() <= self.stored)
+    }
+
     fn ty(&self) -> Type {
         if self.loaded == Some(Size::Dw) { I64 } else { I32 }
     }
