@@ -284,9 +284,8 @@ pub(crate) fn lower(input: Input<'_>, unit: Unit, scratch: &mut Scratch, func: &
         t.block(block);
     }
     t.resume();
-    let Translator { b, sites, .. } = t;
-    b.finalize(input.isa.frontend_config());
-    Some(sites)
+    t.b.finalize(input.isa.frontend_config());
+    Some(t.sites)
 }
 
 /// Finds blocks and what is known of them. False if the function is too entangled.

@@ -12,6 +12,7 @@ mod inlining;
 mod inner_maps;
 mod intrinsics;
 mod iter_num;
+mod live_ranges;
 mod merged;
 mod small_indexes;
 mod traps;
