@@ -32,7 +32,8 @@ const LONGEST_FREE_NS: u64 = 1_500_000_000;
 struct Sample {
     insns: usize,
     ns: u64,
-    strategy: Strategy,
+    /// How the longest function is compiled, if not as the options say.
+    mark: &'static str,
 }
 
 fn main() -> ExitCode {
@@ -74,7 +75,7 @@ fn bench() {
     let (rate, name) = slowest.expect("shapes");
     let notes = format!(
         "\nTimes in milliseconds of one thread's CPU, least of three below 50 ms; `b` says that the program's longest function gets \
-         baseline code, `-` that a shorter one took too long (10 s, 1.5 s without limits) or is left to the interpreter. The exponent is that of \
+         baseline code, `n` that it is compiled without the optimiser, `-` that a shorter one took too long (10 s, 1.5 s without limits) or is left to the interpreter. The exponent is that of \
          the last two lengths.\n\nSlowest with limits: {rate:.0} instructions/s ({name}).\n",
     );
     println!("{notes}");
@@ -114,8 +115,12 @@ fn sample(shape: &Shape, options: Options, length: usize) -> Option<Sample> {
         let function = &image.functions()[*index];
         function.end - function.start
     });
-    let strategy = code.strategy(longest.expect("a function") as u32);
-    Some(Sample { insns: image.insns().len(), ns: least, strategy })
+    let mark = match code.strategy(longest.expect("a function") as u32) {
+        Strategy::Baseline => " b",
+        Strategy::Plain if options.opt == OptLevel::Speed => " n",
+        Strategy::Optimised | Strategy::Plain | Strategy::FirstTier => "",
+    };
+    Some(Sample { insns: image.insns().len(), ns: least, mark })
 }
 
 /// Times, then the exponent.
@@ -123,8 +128,7 @@ fn cells(samples: &[Sample], count: usize) -> String {
     let mut text = String::new();
     for at in 0..count {
         match samples.get(at) {
-            Some(Sample { ns, strategy, .. }) => {
-                let mark = if *strategy == Strategy::Baseline { " b" } else { "" };
+            Some(Sample { ns, mark, .. }) => {
                 write!(text, " {:.1}{mark} |", *ns as f64 / 1e6).expect("strings take all");
             }
             None => text.push_str(" - |"),

@@ -16,7 +16,7 @@ use crate::options::{CompileLimits, OptLevel, Options};
 pub enum Strategy {
     /// With all optimisations.
     Optimised,
-    /// Without the optimiser, as for [`OptLevel::None`].
+    /// Without the optimiser, as for [`OptLevel::None`], or because the function is too long for it.
     Plain,
     /// The same, to be replaced by optimised code: where loops have taken many turns they hand over.
     FirstTier,
@@ -28,8 +28,8 @@ impl Strategy {
     /// The options of a function that is compiled so.
     pub(crate) fn options(self, options: Options) -> Options {
         match self {
-            Strategy::FirstTier | Strategy::Baseline => Options { opt: OptLevel::None, ..options },
-            Strategy::Optimised | Strategy::Plain => options,
+            Strategy::Plain | Strategy::FirstTier | Strategy::Baseline => Options { opt: OptLevel::None, ..options },
+            Strategy::Optimised => options,
         }
     }
 }
@@ -65,17 +65,31 @@ const ATOMICS: u64 = 64;
 /// loaded is live there. The register allocator takes the square of these values to spill them.
 const LONG: u64 = 16;
 
+/// By how much the square of a function's instructions is divided to get the optimiser's work. Cranelift looks values up in hash tables
+/// by 32 bits of their hashes, which are too few for very many: a quarter of a million stores take 2 s, a million a minute.
+const MANY: u64 = 1 << 12;
+
 /// A function that exceeds [`CompileLimits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Excess {
     work: Work,
     limit: u64,
+    /// How it is compiled.
+    strategy: Strategy,
 }
 
 impl fmt::Display for Excess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Work { insns, blocks, depth, .. } = self.work;
         let (work, limit) = (self.work.total(), self.limit);
+        if self.strategy == Strategy::Plain {
+            let work = self.work.optimiser();
+            return write!(
+                f,
+                "{insns} instructions are {work} units of work for the optimiser, more than the limit of {limit}: compiled \
+                 without the optimiser (--compile-limit, Config::compile_limits)"
+            );
+        }
         write!(f, "{insns} instructions in {blocks} blocks")?;
         if depth > 0 {
             write!(f, ", loops {depth} deep,")?;
@@ -93,7 +107,7 @@ pub(crate) fn strategy(image: &Image, function: u32, options: Options, tier: Tie
     let function = &image.functions()[function as usize];
     let insns = &image.insns()[function.start as usize..function.end as usize];
     match (excess(insns, options), options.opt, tier) {
-        (Some(_), ..) => Strategy::Baseline,
+        (Some(excess), ..) => excess.strategy,
         (None, OptLevel::Speed, Tier::Final) => Strategy::Optimised,
         (None, OptLevel::Speed, Tier::First) => Strategy::FirstTier,
         (None, OptLevel::None, _) => Strategy::Plain,
@@ -108,7 +122,13 @@ pub fn excess(insns: &[Insn], options: Options) -> Option<Excess> {
         return None;
     }
     let work = Work::of(insns, options.fuel);
-    (work.total() > limit).then_some(Excess { work, limit })
+    let optimiser = if options.opt == OptLevel::Speed { work.optimiser() } else { 0 };
+    let strategy = match (work.total(), optimiser) {
+        (total, _) if total > limit => Strategy::Baseline,
+        (_, optimiser) if optimiser > limit => Strategy::Plain,
+        _ => return None,
+    };
+    Some(Excess { work, limit, strategy })
 }
 
 /// What makes the compiler work.
@@ -164,6 +184,11 @@ impl Work {
             depth = depth.max(now);
         }
         Work { insns: insns.len() as u64, blocks, depth: depth as u64, longest: longest as u64, computed }
+    }
+
+    /// What of it the optimiser makes, at least.
+    fn optimiser(self) -> u64 {
+        self.insns.saturating_mul(self.insns) / MANY
     }
 
     fn total(self) -> u64 {

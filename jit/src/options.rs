@@ -35,7 +35,8 @@ pub enum OptLevel {
 ///
 /// Work is an estimate: instructions x blocks x (1 + depth of loops / 16), and 512 x blocks for each computed jump. A `callx`
 /// ends a block; with an instruction budget all calls do. 64 atomic operations count as a block. It is at
-/// least the square of the instructions of the longest loop, divided by 16.
+/// least the square of the instructions of the longest loop, divided by 16. A function whose instructions, squared and divided by
+/// 4096, are more is compiled without the optimiser.
 ///
 /// ```
 /// use twinbpf_jit::CompileLimits;

@@ -21,7 +21,7 @@ use crate::compile::STACK;
 use crate::context::reg_field;
 use crate::frame::{self, Verdict};
 use crate::generate::Generator;
-use crate::limits::{self, Strategy, Tier};
+use crate::limits::{self, Tier};
 use crate::lower::{self, Input, RegisterLiveness, Scratch, Start, Unit};
 use crate::options::{OptLevel, Options};
 use crate::positions::Positions;
@@ -180,7 +180,8 @@ fn functions(
         at_function.set(index as u32);
         let (summary, local, values) = (&summary, &|_| true, Some(values));
         let strategy = limits::strategy(image, index as u32, options, Tier::Final);
-        let (options, isa) = (strategy.options(options), if strategy == Strategy::Baseline { plain } else { isa });
+        let options = strategy.options(options);
+        let isa = if options.opt == OptLevel::None { plain } else { isa };
         let (listing, checked, mutant) = (false, false, "");
         let input = Input { image, options, summary, local, isa, values, listing, checked, strategy, mutant };
         let unit = Unit { function: index as u32, start: Start::Entry };

@@ -64,7 +64,13 @@ fn functions_above_the_limit_get_baseline_code() {
         assert_eq!(chosen(name, 40_000, unlimited), Strategy::Optimised, "{name}");
     }
     for name in ["straight", "loads", "stores", "copies", "mixed widths"] {
-        assert_eq!(chosen(name, 500_000, options), Strategy::Optimised, "{name}");
+        assert_eq!(chosen(name, 250_000, options), Strategy::Optimised, "{name}");
+        assert_eq!(chosen(name, 500_000, options), Strategy::Plain, "{name}");
+        assert_eq!(
+            chosen(name, 500_000, Options { limits: CompileLimits::NONE, ..options }),
+            Strategy::Optimised,
+            "{name}"
+        );
     }
     assert_eq!(chosen("calls", 40_000, options), Strategy::Optimised);
     assert_eq!(chosen("calls", 40_000, Options { fuel: true, ..options }), Strategy::Baseline);
