@@ -11,7 +11,6 @@
 pub(crate) mod analysis;
 mod bounds;
 mod ir;
-mod liveness;
 mod pass;
 pub(crate) mod pipeline;
 mod post;
@@ -25,6 +24,6 @@ pub use analysis::Analyses;
 pub use pass::Phase;
 pub use pipeline::{PassInfo, PassRun, PassSet, PassSetError};
 #[cfg(test)]
-pub(crate) use post::{FOLDING_MUTANT, HOISTING_MUTANT, PAYMENTS_MUTANT, SPLITTING_MUTANT};
+pub(crate) use post::{FOLDING_MUTANT, HOISTING_MUTANT, PAYMENTS_MUTANT};
 #[cfg(test)]
 pub(crate) use pre::MERGING_MUTANT;

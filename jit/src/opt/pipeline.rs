@@ -13,8 +13,8 @@ use twinbpf_vm::host::native::Site;
 use super::analysis::{Analyses, Analysis};
 use super::pass::{Input, Pass, Phase};
 use super::post::{
-    AddressFolding, CodeHoisting, Dce, ExitSplitting, IncrementSinking, IvWidening, Licm, LiveRangeSplitting, Payments,
-    Scheduling, SequencePoints,
+    AddressFolding, CodeHoisting, Dce, ExitSplitting, IncrementSinking, IvWidening, Licm, Payments, Scheduling,
+    SequencePoints,
 };
 use super::pre::{AccessMerging, DemandedBits, IfConversion, SwitchRecovery};
 use super::target_model::TargetModel;
@@ -86,7 +86,7 @@ const fn row<P: Pass>(place: &'static str) -> Row {
 }
 
 /// All passes, in the order in which they run. Cranelift's optimiser comes between the two phases.
-pub(crate) static PASSES: [Row; 15] = [
+pub(crate) static PASSES: [Row; 14] = [
     row::<SwitchRecovery>("first, before if-conversion, which would take leaves off the tree of compares"),
     row::<IfConversion>("before the optimiser, which simplifies what the selects choose from"),
     row::<AccessMerging>(
@@ -106,8 +106,7 @@ pub(crate) static PASSES: [Row; 15] = [
     row::<IncrementSinking>("after LICM, which moves what the increment is made of"),
     row::<ExitSplitting>("after LICM, which leaves an exit edge with what it needs"),
     row::<IvWidening>("after LICM; the extensions that it makes useless are removed next"),
-    row::<Dce>("after the passes that make code useless"),
-    row::<LiveRangeSplitting>("last: the values that it passes around a loop are no induction variables"),
+    row::<Dce>("last, of what other passes have made useless"),
 ];
 
 impl PassInfo {

@@ -7,7 +7,6 @@ mod exit_splitting;
 mod increment_sinking;
 mod iv_widening;
 mod licm;
-mod live_range_splitting;
 mod payments;
 mod scheduling;
 mod sequence_points;
@@ -25,9 +24,6 @@ pub(super) use iv_widening::IvWidening;
 pub(super) use licm::Licm;
 #[cfg(test)]
 pub(super) use licm::MUTANT as LICM_MUTANT;
-pub(super) use live_range_splitting::LiveRangeSplitting;
-#[cfg(test)]
-pub(crate) use live_range_splitting::MUTANT as SPLITTING_MUTANT;
 #[cfg(test)]
 pub(crate) use payments::MUTANT as PAYMENTS_MUTANT;
 pub(super) use payments::Payments;
