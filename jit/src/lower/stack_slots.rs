@@ -2,8 +2,9 @@
 //! allocator of a machine with more can keep what was spilled.
 //!
 //! A word of the frame is promoted if r10 does not escape, that is, the function uses it for nothing but accesses; if plain
-//! loads and stores that begin at the word's first byte are its only accesses; and if no load reads what a narrower store and
-//! an earlier one have left together. clang gives one word to values of different widths that do not live at the same time.
+//! loads and stores that begin at the word's first byte are its only accesses; and if no load that is wider than the word's narrowest
+//! store may follow a store that is narrower than the widest load. clang gives one word to values of different widths that do not live
+//! at the same time.
 //! A word is in memory only where other code needs it: an OSR entry, and a path on which the word may be read before it is
 //! written, load it; a transition to the interpreter stores it. What a frame leaves in memory when the function returns or
 //! traps is therefore not what the interpreter leaves. A program sees that only by reading a frame of its own that it has
@@ -124,6 +125,9 @@ impl StackSlots {
         if options.opt == OptLevel::None {
             self.list.retain(|word| word.accesses >= MIN_ACCESSES);
         }
+        if self.list.len() > MAX_WORDS {
+            self.list.retain(Word::is_stored_whole);
+        }
         self.list.truncate(MAX_WORDS);
         self.tabulate();
         self.chosen = Set::MAX;
@@ -214,10 +218,10 @@ impl StackSlots {
                 let more = if size.bytes() > self.list[word].stored { bit(word) } else { 0 };
                 Live { words: words | bit(word), wide: wide | more }
             }),
-            Use::Store(off, size) => self.index(off).map_or(live, |word| {
-                let left = if self.list[word].loads_more_than(size) { wide & bit(word) } else { 0 };
-                Live { words: words & !bit(word) | left, wide: wide & !bit(word) | left }
-            }),
+            Use::Store(off, _) => {
+                let others = !self.index(off).map_or(0, bit);
+                Live { words: words & others, wide: wide & others }
+            }
             Use::Other(..) | Use::Copy | Use::None => live,
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::shapes::{SHAPES, Shape};
-use crate::limits::{Strategy, Tier, strategy};
+use crate::limits::{Strategy, Tier, excess, strategy};
 use crate::{Code, CompileLimits, JitError, OptLevel, Options};
 
 fn shape(name: &str) -> &'static Shape {
@@ -72,6 +72,9 @@ fn functions_above_the_limit_get_baseline_code() {
             "{name}"
         );
     }
+    let long = shape("stores").image(300_000);
+    let excess = excess(long.insns(), options).expect("too long for the optimiser").to_string();
+    assert!(excess.contains(" units of work for the optimiser, more than the limit of 16777216"), "{excess}");
     assert_eq!(chosen("calls", 40_000, options), Strategy::Optimised);
     assert_eq!(chosen("calls", 40_000, Options { fuel: true, ..options }), Strategy::Baseline);
     for name in ["gotox, many of many", "calls by address", "atomic operations", "one loop, loads"] {
