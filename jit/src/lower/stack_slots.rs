@@ -4,8 +4,7 @@
 //! A word of the frame is promoted if r10 does not escape, that is, the function uses it for nothing but accesses; if plain
 //! loads and stores that begin at the word's first byte are its only accesses; and if no load that is wider than the word's narrowest
 //! store may follow a store that is narrower than the widest load. clang gives one word to values of different widths that do not live
-//! at the same time.
-//! A word is in memory only where other code needs it: an OSR entry, and a path on which the word may be read before it is
+//! at the same time. A word is in memory only where other code needs it: an OSR entry, and a path on which the word may be read before it is
 //! written, load it; a transition to the interpreter stores it. What a frame leaves in memory when the function returns or
 //! traps is therefore not what the interpreter leaves. A program sees that only by reading a frame of its own that it has
 //! not written.
