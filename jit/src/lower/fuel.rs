@@ -8,14 +8,27 @@
 //!
 //! What is paid where is decided by [`payments`](super::flow): calls and returns find the exact count.
 
+use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::I64;
-use cranelift_codegen::ir::{Block, InstBuilder as _, StackSlotData, StackSlotKind, Value};
+use cranelift_codegen::ir::{Block, InstBuilder as _, StackSlot, StackSlotData, StackSlotKind, Value};
 
 use super::effects::ALL;
 use super::subregisters::Subregisters;
 use super::{Translator, field, trusted};
 use crate::options::OptLevel;
+
+/// The mutant that gives the interpreter words one word too low.
+pub(crate) const MUTANT: &str = "words_are_given_too_low";
+
+/// What the blocks that give up share.
+#[derive(Debug, Default)]
+pub(super) struct Cold {
+    /// Without the optimiser: where the interpreter takes over, and the word of the native frame that has the pc.
+    resume: Option<(Block, StackSlot)>,
+    /// With it: words of the native frame that have the context and r10.
+    saved: Option<StackSlot>,
+}
 
 impl Translator<'_> {
     pub(super) fn save_fuel(&mut self) {
@@ -39,7 +52,7 @@ impl Translator<'_> {
         }
         if self.flow.stores_early(block) && !self.input.baseline() {
             self.store_registers(self.flow.live(block));
-            self.store_words(block);
+            self.store_words(block, self.fp);
         }
         let fuel = self.use_fuel();
         let low = self.b.ins().icmp_imm_s(IntCC::SignedLessThan, fuel, i64::from(self.flow.most(block)));
@@ -112,9 +125,14 @@ impl Translator<'_> {
             // All that the interpreter needs is in memory.
             return self.resume_here(enough);
         }
+        let registers = (self.cx, self.fp);
+        if self.input.options.opt == OptLevel::Speed && block != self.flow.entry() {
+            self.take_saved();
+        }
         if !self.flow.stores_early(block) {
             self.store_registers(self.flow.live(block));
-            self.store_words(block);
+            let fp = if self.input.mutant == MUTANT { self.b.ins().iadd_imm_s(self.fp, -8) } else { self.fp };
+            self.store_words(block, fp);
         }
         self.save_loops();
         if self.input.options.fuel {
@@ -124,28 +142,47 @@ impl Translator<'_> {
             // A shared exit block would merge the registers of all checks in block parameters, and constrain the allocator.
             let pc = self.b.ins().iconst(I64, i64::from(self.pc));
             self.resume_at(pc);
+            (self.cx, self.fp) = registers;
             return self.continue_in(enough);
         }
         self.resume_here(enough);
+    }
+
+    /// Takes the context and r10 from the native frame. Blocks that give up use them once for each register and word: the
+    /// register allocator would give them registers for that, which loops need.
+    fn take_saved(&mut self) {
+        let slot = *self.cold.saved.get_or_insert_with(|| self.b.create_sized_stack_slot(words(2)));
+        self.cx = self.b.ins().stack_load(I64, I64, slot, 0);
+        self.fp = self.b.ins().stack_load(I64, I64, slot, 8);
+    }
+
+    /// Puts them there, where the function begins.
+    fn save(&mut self, slot: StackSlot, first: Block) {
+        let mut cursor = FuncCursor::new(self.b.func).at_first_insertion_point(first);
+        cursor.ins().stack_store(I64, self.fp, slot, 8);
+        cursor.ins().stack_store(I64, self.cx, slot, 0);
     }
 
     /// Ends a block of those who give up; `enough` is the next one. The pc goes by the frame: as a parameter it would be one
     /// live range with a use in each of these blocks, which the register allocator walks through again and again.
     fn resume_here(&mut self, enough: Block) {
         let pc = self.b.ins().iconst(I64, i64::from(self.pc));
-        let (resume, slot) = *self.resume.get_or_insert_with(|| {
+        let (resume, slot) = *self.cold.resume.get_or_insert_with(|| {
             let block = self.b.create_block();
             self.b.set_cold_block(block);
-            (block, self.b.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, 8, 3)))
+            (block, self.b.create_sized_stack_slot(words(1)))
         });
         self.b.ins().stack_store(I64, pc, slot, 0);
         self.b.ins().jump(resume, &[]);
         self.continue_in(enough);
     }
 
-    /// Fills the block that all who give up go to, when there are no more of them.
-    pub(super) fn resume(&mut self) {
-        if let Some((block, slot)) = self.resume {
+    /// Makes what the blocks that give up share, when there are no more of them.
+    pub(super) fn fill_cold(&mut self, first: Block) {
+        if let Some(slot) = self.cold.saved {
+            self.save(slot, first);
+        }
+        if let Some((block, slot)) = self.cold.resume {
             self.continue_in(block);
             let pc = self.b.ins().stack_load(I64, I64, slot, 0);
             self.begin(true);
@@ -158,4 +195,9 @@ impl Translator<'_> {
             self.resume_at(pc);
         }
     }
+}
+
+/// Words of the native frame.
+fn words(number: u32) -> StackSlotData {
+    StackSlotData::new(StackSlotKind::ExplicitSlot, 8 * number, 3)
 }

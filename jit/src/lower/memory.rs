@@ -18,6 +18,16 @@ pub(super) fn frame() -> MemFlagsData {
     MemFlagsData::new().with_notrap()
 }
 
+/// Flags of accesses to the machine's own structures.
+pub(super) fn trusted() -> MemFlagsData {
+    MemFlagsData::trusted()
+}
+
+/// Flags for fields that do not change while generated code runs.
+pub(super) fn constant() -> MemFlagsData {
+    MemFlagsData::trusted().with_readonly().with_can_move()
+}
+
 /// Base register and offset, as instructions have them.
 pub(super) type At = (Reg, i16);
 

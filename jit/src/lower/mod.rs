@@ -40,7 +40,7 @@ use std::collections::HashMap;
 use cranelift_codegen::ir::immediates::Offset32;
 use cranelift_codegen::ir::types::I64;
 use cranelift_codegen::ir::{
-    AbiParam, Block, FuncRef, Function, InstBuilder as _, MemFlagsData, SigRef, Signature, StackSlot, Type, Value,
+    AbiParam, Block, FuncRef, Function, InstBuilder as _, MemFlagsData, SigRef, Signature, Type, Value,
 };
 use cranelift_codegen::isa::{CallConv, TargetIsa};
 use cranelift_codegen::packed_option::PackedOption;
@@ -59,17 +59,25 @@ use constants::Constants;
 use effects::{ALL, Successors};
 use flow::Flow;
 pub(crate) use flow::UNROLLING_MUTANT;
+use fuel::Cold;
+pub(crate) use fuel::MUTANT as WORDS_MUTANT;
 use inlined::Inside;
 use inlining::Inlining;
 pub use intrinsics::IntrinsicInfo;
-use memory::Pointers;
+use memory::{Pointers, constant, trusted};
 pub(crate) use register_liveness::RegisterLiveness;
 use stack_slots::StackSlots;
 use subregisters::Subregisters;
 
 /// Mutants of lowering, by name.
-pub const MUTANTS: [&str; 5] =
-    [inlining::CALLEE_REGISTERS, inlining::UNPAID, UNROLLING_MUTANT, forward::MUTANT, stack_slots::MUTANT];
+pub const MUTANTS: [&str; 6] = [
+    inlining::CALLEE_REGISTERS,
+    inlining::UNPAID,
+    UNROLLING_MUTANT,
+    forward::MUTANT,
+    stack_slots::MUTANT,
+    fuel::MUTANT,
+];
 
 /// Values that registers hold when nothing put one there, as in the interpreter: `0xdeaddeaddeadde00 | n`.
 fn poison(reg: usize) -> i64 {
@@ -162,16 +170,6 @@ pub(crate) fn signature() -> Signature {
     signature
 }
 
-/// Flags of accesses to the machine's own structures.
-fn trusted() -> MemFlagsData {
-    MemFlagsData::trusted()
-}
-
-/// Flags for fields that do not change while generated code runs.
-fn constant() -> MemFlagsData {
-    MemFlagsData::trusted().with_readonly().with_can_move()
-}
-
 /// Translation of one function in progress.
 struct Translator<'a> {
     input: Input<'a>,
@@ -214,8 +212,7 @@ struct Translator<'a> {
     c_signatures: [Option<SigRef>; 8],
     signature: Option<SigRef>,
     sites: Vec<Site>,
-    /// Where the interpreter takes over, and the word of the frame that has the pc.
-    resume: Option<(Block, StackSlot)>,
+    cold: Cold,
     /// The block in work.
     block: u32,
     /// Flat pc of the instruction in work.
@@ -275,7 +272,7 @@ pub(crate) fn lower(input: Input<'_>, unit: Unit, scratch: &mut Scratch, func: &
         c_signatures: [None; 8],
         signature: None,
         sites: Vec::new(),
-        resume: None,
+        cold: Cold::default(),
         block: flow.entry(),
         pc: entry,
     };
@@ -283,7 +280,7 @@ pub(crate) fn lower(input: Input<'_>, unit: Unit, scratch: &mut Scratch, func: &
     for block in 0..t.flow.len() {
         t.block(block);
     }
-    t.resume();
+    t.fill_cold(first);
     t.b.finalize(input.isa.frontend_config());
     Some(t.sites)
 }

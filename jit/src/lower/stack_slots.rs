@@ -10,7 +10,7 @@
 //! not written.
 
 use cranelift_codegen::ir::types::{I32, I64};
-use cranelift_codegen::ir::{InstBuilder as _, Type};
+use cranelift_codegen::ir::{InstBuilder as _, Type, Value};
 use cranelift_frontend::Variable;
 use twinbpf_isa::{AluOp, Insn, Operand, Reg, Size};
 use twinbpf_vm::image::Image;
@@ -394,13 +394,13 @@ impl Translator<'_> {
         }
     }
 
-    /// Puts them where the interpreter finds them.
-    pub(super) fn store_words(&mut self, block: u32) {
+    /// Puts them where the interpreter finds them, below `fp`.
+    pub(super) fn store_words(&mut self, block: u32, fp: Value) {
         let slots = self.slots;
         for (at, off, size) in slots.live(block) {
             let value = self.b.use_var(self.variables[at]);
             let value = if size.bytes() < 4 { self.b.ins().ireduce(size_ty(size), value) } else { value };
-            self.b.ins().store(frame(), value, self.fp, i32::from(off));
+            self.b.ins().store(frame(), value, fp, i32::from(off));
         }
     }
 }

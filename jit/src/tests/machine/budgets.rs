@@ -38,7 +38,7 @@ const BODIES: [&str; 3] = [
 ];
 
 /// All that can be seen of a call with each budget.
-fn outcomes(rig: &Rig, backend: Backend) -> Vec<String> {
+pub(super) fn outcomes(rig: &Rig, backend: Backend) -> Vec<String> {
     let mut machine = rig.machine(backend);
     let budgets = (0..EACH).chain(MORE);
     let outcome = |budget| {
