@@ -22,9 +22,6 @@ use crate::options::OptLevel;
 
 /// Words as a bit set.
 type Set = u64;
-/// Instructions of a function with a budget, at most: each check of it gives the interpreter all words that are live, over whose long lives
-/// the register allocator has no registers for them.
-const MAX_COUNTED: usize = 2048;
 /// Offsets examined, at most.
 const MAX_OFFSETS: usize = 1024;
 /// Words that become variables, at most.
@@ -107,7 +104,7 @@ impl StackSlots {
         let Input { image, options, .. } = *input;
         self.clear();
         let insns = &image.insns()[flow.start() as usize..flow.end() as usize];
-        if options.fuel && insns.len() > MAX_COUNTED || !self.find(insns) {
+        if !self.find(insns) {
             self.clear();
             return;
         }
@@ -137,6 +134,8 @@ impl StackSlots {
             }
             if options.opt == OptLevel::None {
                 self.choose(image, flow, options.fuel);
+            } else if options.fuel {
+                self.limit_given(flow, insns.len());
             }
         }
     }
@@ -155,21 +154,42 @@ impl StackSlots {
     /// where a word is live and edges meet, it is a parameter of the block; and where the budget is checked, it is stored for the
     /// interpreter.
     fn choose(&mut self, image: &Image, flow: &Flow, fuel: bool) {
-        let mut costs = [0_u32; MAX_WORDS];
-        for block in (0..flow.len()).filter(|block| flow.preds(*block) > 0) {
-            let cost = u32::from(flow.preds(block) > 1) + u32::from(fuel && flow.header(block));
-            let mut left = if cost > 0 { self.live[block as usize].words } else { 0 };
-            while left != 0 {
-                costs[left.trailing_zeros() as usize] += cost;
-                left &= left - 1;
-            }
-        }
+        let costs = self.costs(flow, |block| u32::from(flow.preds(block) > 1) + u32::from(fuel && flow.header(block)));
         let pays = |(word, cost): (&Word, u32)| word.accesses > cost;
         let chosen = self.list.iter().zip(costs).map(pays).enumerate();
         self.chosen &= chosen.fold(0, |set, (word, pays)| set | Set::from(pays) << word);
         if self.most_live(image, flow) > MAX_LIVE {
             self.chosen = 0;
         }
+    }
+
+    /// Leaves words in memory, until there are no more than `most` stores that give the interpreter the others where the budget is
+    /// checked: there is one for each word that is live at a check. Words with many for an access go first.
+    fn limit_given(&mut self, flow: &Flow, most: usize) {
+        let costs = self.costs(flow, |block| u32::from(flow.header(block)));
+        let mut order: Vec<usize> = (0..self.list.len()).filter(|word| self.chosen & 1 << word != 0).collect();
+        let mut given: usize = order.iter().map(|word| costs[*word] as usize).sum();
+        order.sort_by_key(|word| costs[*word] / self.list[*word].accesses);
+        while given > most
+            && let Some(word) = order.pop()
+        {
+            self.chosen &= !(1 << word);
+            given -= costs[word] as usize;
+        }
+    }
+
+    /// Sums of what it costs that each word is live where blocks start.
+    fn costs(&self, flow: &Flow, cost: impl Fn(u32) -> u32) -> [u32; MAX_WORDS] {
+        let mut costs = [0; MAX_WORDS];
+        for block in (0..flow.len()).filter(|block| flow.preds(*block) > 0) {
+            let cost = cost(block);
+            let mut left = if cost > 0 { self.live[block as usize].words } else { 0 };
+            while left != 0 {
+                costs[left.trailing_zeros() as usize] += cost;
+                left &= left - 1;
+            }
+        }
+        costs
     }
 
     /// Leaves in memory what a load puts together of a narrow store and an earlier one.
