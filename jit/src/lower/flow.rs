@@ -474,6 +474,11 @@ impl Flow {
         self.header[block as usize]
     }
 
+    /// How many reachable headers there are.
+    pub(crate) fn headers(&self) -> usize {
+        self.header.iter().zip(&self.preds).filter(|(header, preds)| **header && **preds > 0).count()
+    }
+
     /// Whether code of the first tier counts turns there.
     pub(crate) fn counts_turns(&self, block: u32) -> bool {
         self.outer.binary_search(&block).is_ok()

@@ -14,6 +14,7 @@ use cranelift_codegen::ir::types::I64;
 use cranelift_codegen::ir::{Block, InstBuilder as _, StackSlot, StackSlotData, StackSlotKind, Value};
 
 use super::effects::ALL;
+use super::flow::Flow;
 use super::subregisters::Subregisters;
 use super::{Translator, field, trusted};
 use crate::options::OptLevel;
@@ -22,12 +23,20 @@ use crate::options::OptLevel;
 pub(crate) const MUTANT: &str = "words_are_given_too_low";
 
 /// What the blocks that give up share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Cold {
-    /// Without the optimiser: where the interpreter takes over, and the word of the native frame that has the pc.
+    /// Whether there is only one.
+    alone: bool,
+    /// Where the interpreter takes over, and the word of the native frame that has the pc.
     resume: Option<(Block, StackSlot)>,
-    /// With it: words of the native frame that have the context and r10.
+    /// With the optimiser: words of the native frame that have the context and r10.
     saved: Option<StackSlot>,
+}
+
+impl Cold {
+    pub(super) fn of(flow: &Flow) -> Self {
+        Cold { alone: flow.headers() == 1, resume: None, saved: None }
+    }
 }
 
 impl Translator<'_> {
@@ -126,7 +135,8 @@ impl Translator<'_> {
             return self.resume_here(enough);
         }
         let registers = (self.cx, self.fp);
-        if self.input.options.opt == OptLevel::Speed && block != self.flow.entry() {
+        let optimised = self.input.options.opt == OptLevel::Speed;
+        if optimised && block != self.flow.entry() {
             self.take_saved();
         }
         if !self.flow.stores_early(block) {
@@ -134,18 +144,21 @@ impl Translator<'_> {
             let fp = if self.input.mutant == MUTANT { self.b.ins().iadd_imm_s(self.fp, -8) } else { self.fp };
             self.store_words(block, fp);
         }
-        self.save_loops();
+        let alone = optimised && self.cold.alone;
+        if self.flow.loops || alone {
+            self.save_loops();
+        }
         if self.input.options.fuel {
             self.save_fuel();
         }
-        if self.input.options.opt == OptLevel::Speed {
-            // A shared exit block would merge the registers of all checks in block parameters, and constrain the allocator.
+        if alone {
             let pc = self.b.ins().iconst(I64, i64::from(self.pc));
             self.resume_at(pc);
-            (self.cx, self.fp) = registers;
-            return self.continue_in(enough);
+            self.continue_in(enough);
+        } else {
+            self.resume_here(enough);
         }
-        self.resume_here(enough);
+        (self.cx, self.fp) = registers;
     }
 
     /// Takes the context and r10 from the native frame. Blocks that give up use them once for each register and word: the
@@ -186,11 +199,16 @@ impl Translator<'_> {
             self.continue_in(block);
             let pc = self.b.ins().stack_load(I64, I64, slot, 0);
             self.begin(true);
+            if self.input.options.opt == OptLevel::Speed {
+                self.take_saved();
+            }
             if self.input.baseline() {
                 self.subregs = Subregisters::default();
                 self.store_registers(ALL);
                 let loops = self.use_loops();
                 self.store_cx(loops, field!(loops));
+            } else if !self.flow.loops {
+                self.save_loops();
             }
             self.resume_at(pc);
         }

@@ -76,7 +76,7 @@ pub const MUTANTS: [&str; 6] = [
     UNROLLING_MUTANT,
     forward::MUTANT,
     stack_slots::MUTANT,
-    fuel::MUTANT,
+    WORDS_MUTANT,
 ];
 
 /// Values that registers hold when nothing put one there, as in the interpreter: `0xdeaddeaddeadde00 | n`.
@@ -272,7 +272,7 @@ pub(crate) fn lower(input: Input<'_>, unit: Unit, scratch: &mut Scratch, func: &
         c_signatures: [None; 8],
         signature: None,
         sites: Vec::new(),
-        cold: Cold::default(),
+        cold: Cold::of(flow),
         block: flow.entry(),
         pc: entry,
     };
