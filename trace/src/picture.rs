@@ -1,6 +1,6 @@
 //! Pictures of a session, as SVG: charts of its histograms and of maps over time. A flame graph has a file of the same kind.
 
-use std::fs::Permissions;
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
@@ -8,16 +8,23 @@ use std::path::{Path, PathBuf};
 
 use plotters::coord::ranged1d::SegmentValue;
 use plotters::prelude::*;
-use tempfile::NamedTempFile;
 
 use crate::error::Error;
 
-/// A picture that is drawn at the end. Until then there is a file without a name in its folder, so that a folder that
-/// cannot be written is an error before anything starts.
+/// A picture that is drawn at the end. That it can be written is known before anything starts.
 #[derive(Debug)]
 pub struct PictureFile {
     path: PathBuf,
-    file: NamedTempFile,
+    place: Place,
+}
+
+/// What a path leads to.
+#[derive(Debug)]
+enum Place {
+    /// A file, or nothing yet: a whole new one takes its name.
+    File(PathBuf),
+    /// A device, a pipe: it is written to.
+    Stream(File),
 }
 
 impl PictureFile {
@@ -26,13 +33,8 @@ impl PictureFile {
     /// # Errors
     /// The file cannot be made.
     pub fn create(path: &Path) -> Result<PictureFile, Error> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // tempfile's own error has the name of its file.
-        std::fs::metadata(folder).map_err(|cause| unwritable(path, cause))?;
-        let mut builder = tempfile::Builder::new();
-        let file = builder.prefix(".twinbpf").permissions(Permissions::from_mode(0o666)).tempfile_in(folder);
-        let file = file.map_err(|cause| unwritable(path, cause))?;
-        Ok(PictureFile { path: path.to_owned(), file })
+        let place = Place::find(path).map_err(|cause| unwritable(path, cause))?;
+        Ok(PictureFile { path: path.to_owned(), place })
     }
 
     /// The error of a picture with nothing in it.
@@ -40,16 +42,49 @@ impl PictureFile {
         Error::Picture { path: self.path, why }
     }
 
-    /// Writes it and gives it its name.
+    /// Writes it.
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn write(self, write: impl FnOnce(&mut NamedTempFile) -> io::Result<()>) -> Result<(), Error> {
-        let PictureFile { path, mut file } = self;
-        write(&mut file).map_err(|cause| unwritable(&path, cause))?;
-        file.persist(&path).map_err(|error| unwritable(&path, error.error))?;
-        Ok(())
+    pub fn write(self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
+        let written = match self.place {
+            Place::Stream(mut stream) => write(&mut stream),
+            Place::File(path) => replace(&path, write),
+        };
+        written.map_err(|cause| unwritable(&self.path, cause))
     }
+}
+
+impl Place {
+    fn find(path: &Path) -> io::Result<Place> {
+        let file = match fs::metadata(path) {
+            Ok(there) if !there.is_file() => return File::options().write(true).open(path).map(Place::Stream),
+            Ok(_) => fs::canonicalize(path)?,
+            // A link to a file that is not there yet.
+            Err(_) => match fs::read_link(path) {
+                Ok(target) => folder(path).join(target),
+                Err(_) => path.to_owned(),
+            },
+        };
+        // tempfile's own error has the name of its file.
+        fs::metadata(folder(&file))?;
+        tempfile::tempfile_in(folder(&file))
+            .map_err(|error| error.raw_os_error().map_or(error, io::Error::from_raw_os_error))?;
+        Ok(Place::File(file))
+    }
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Gives a path a new file, when that is whole.
+fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut builder = tempfile::Builder::new();
+    let mut file = builder.prefix(".twinbpf").permissions(Permissions::from_mode(0o666)).tempfile_in(folder(path))?;
+    write(&mut file)?;
+    file.persist(path)?;
+    Ok(())
 }
 
 fn unwritable(path: &Path, cause: io::Error) -> Error {
@@ -180,7 +215,31 @@ fn series(area: &Area<'_>, title: &str, unit: &str, lines: &[(String, Vec<(f64, 
 
 #[cfg(test)]
 mod tests {
-    use super::{Chart, svg};
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::{Chart, PictureFile, svg};
+
+    #[test]
+    fn what_a_path_leads_to_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, link, new] = ["file", "link", "new"].map(|name| folder.path().join(name));
+        fs::write(&file, "old").unwrap();
+        symlink("file", &link).unwrap();
+        symlink("none", &new).unwrap();
+        for (path, target) in [(&file, "file"), (&link, "file"), (&new, "none")] {
+            let picture = PictureFile::create(path).unwrap();
+            assert!(fs::read_dir(folder.path()).unwrap().count() <= 4, "nothing is left beside it while it is drawn");
+            picture.write(|out| out.write_all(target.as_bytes())).unwrap();
+            assert_eq!(fs::read_to_string(folder.path().join(target)).unwrap(), target);
+        }
+        assert!(link.is_symlink() && new.is_symlink());
+        let full = PictureFile::create("/dev/full".as_ref()).unwrap().write(|out| out.write_all(b"text"));
+        assert!(full.unwrap_err().to_string().contains("/dev/full"));
+        for path in [folder.path().join("no/x.svg"), folder.path().to_owned()] {
+            assert!(PictureFile::create(&path).is_err());
+        }
+    }
 
     #[test]
     fn charts_are_drawn_below_each_other() {
