@@ -8,13 +8,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use anyhow::{Context, Result};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::low_level::{emulate_default_handler, unregister};
+use twinbpf_trace::terminal::uninterrupted;
 
 pub(crate) fn folder() -> Result<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -49,24 +46,17 @@ pub(crate) fn sum(bytes: &[u8]) -> u64 {
 pub(crate) fn publish(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     fs::create_dir_all(folder)?;
-    let signal = Arc::new(AtomicUsize::new(0));
-    let register = |number: i32| signal_hook::flag::register_usize(number, Arc::clone(&signal), number as usize);
-    let handlers = [SIGINT, SIGTERM, SIGHUP].map(register);
     let temporary = folder.join(format!(".{}.tmp", std::process::id()));
-    let written = fs::File::create(&temporary)
-        .and_then(|mut file| file.write_all(bytes))
-        .and_then(|()| fs::rename(&temporary, path));
-    if written.is_err() {
-        // It may not exist; the result says why writing failed.
-        let _ = fs::remove_file(&temporary);
-    }
-    for handler in handlers.into_iter().flatten() {
-        unregister(handler);
-    }
-    if let Ok(number @ 1..) = i32::try_from(signal.load(Ordering::SeqCst)) {
-        emulate_default_handler(number)?;
-    }
-    written
+    uninterrupted(|| {
+        let written = fs::File::create(&temporary)
+            .and_then(|mut file| file.write_all(bytes))
+            .and_then(|()| fs::rename(&temporary, path));
+        if written.is_err() {
+            // It may not exist; the result says why writing failed.
+            let _ = fs::remove_file(&temporary);
+        }
+        written
+    })
 }
 
 /// Removes the oldest files where there are more.

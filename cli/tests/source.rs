@@ -4,8 +4,11 @@ mod common;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
 
 use common::{corpus, harness, installed, skip, twinbpf};
 use serde_json::Value;
@@ -265,6 +268,39 @@ fn a_source_is_compiled_once() {
     assert_eq!(run(&[]), compiled("7\n"));
 }
 
+/// Signals end a command that has just compiled its source as they do one that found it compiled.
+fn a_fresh_source_leaves_signals_as_they_were() {
+    if !installed(CLANG) {
+        return skip("clang-19 is not installed");
+    }
+    let workspace = Workspace::new();
+    workspace.write("x.bpf.c", "int BEGIN(void) { for (volatile long i = 0; i >= 0; i++); return 0; }\n");
+    let mut child = workspace.command(&["run", "x.bpf.c"]).spawn().unwrap();
+    let kept = workspace.0.path().join("cache/twinbpf/objects");
+    let compiled = || {
+        fs::read_dir(&kept)
+            .is_ok_and(|files| files.flatten().any(|file| file.path().extension().is_some_and(|end| end == "json")))
+    };
+    for _ in 0..600 {
+        if compiled() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    assert!(compiled());
+    let mut ended = None;
+    for _ in 0..50 {
+        assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+        thread::sleep(Duration::from_millis(200));
+        ended = child.try_wait().unwrap();
+        if ended.is_some() {
+            break;
+        }
+    }
+    child.kill().unwrap();
+    assert_eq!(ended.and_then(|status| status.signal()), Some(15));
+}
+
 fn a_missing_clang_is_one_clear_error() {
     let workspace = Workspace::new();
     workspace.write("x.bpf.c", "int BEGIN(void) { return 0; }\n");
@@ -331,6 +367,7 @@ harness::tests! {
     refusals_of_clang_have_remedies,
     an_empty_function_is_an_error,
     a_source_is_compiled_once,
+    a_fresh_source_leaves_signals_as_they_were,
     a_missing_clang_is_one_clear_error,
     types_are_dumped_as_bpftool_dumps_them,
     roots_are_named_or_numbered,

@@ -314,3 +314,24 @@ pub(crate) fn end_by(signal: i32, patience: &Arc<Patience>) -> io::Result<()> {
     // SAFETY: the handler reads a clock, uses atomics, and emulates the default: all async-signal-safe, no panic.
     unsafe { signal_hook::low_level::register(signal, move || patience.handle(signal)) }.map(drop)
 }
+
+/// Signals by which a user ends a command.
+const ENDS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
+/// Runs a function while this thread takes none of [`ENDS`]: one that comes meanwhile does afterwards what it would have done.
+pub(crate) fn uninterrupted<T>(run: impl FnOnce() -> T) -> T {
+    // SAFETY: sets of signals are plain data, and both are local.
+    let before = unsafe {
+        let (mut ends, mut before): (libc::sigset_t, libc::sigset_t) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigemptyset(&raw mut ends);
+        for signal in ENDS {
+            libc::sigaddset(&raw mut ends, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const ends, &raw mut before);
+        before
+    };
+    let given = run();
+    // SAFETY: as above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
+    given
+}

@@ -10,6 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use signal_hook::consts::SIGPIPE;
 use signal_hook::low_level::emulate_default_handler;
 
+/// Runs a function that SIGINT, SIGTERM and SIGHUP do not cut short: in this thread they wait for its end.
+#[doc(hidden)]
+pub fn uninterrupted<T>(run: impl FnOnce() -> T) -> T {
+    crate::sys::uninterrupted(run)
+}
+
 static RAW: AtomicBool = AtomicBool::new(false);
 
 /// From now on [`stdout`], [`stderr`] and outputs that are opened leave every byte as it is (`--raw`).
