@@ -3,9 +3,11 @@
 //! [`KernelSide`] owns a file descriptor for each of them: dropping it, or the end of the process, releases all.
 
 use std::borrow::Cow;
+use std::fs;
 use std::io::Read;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use twinbpf::Linker;
@@ -46,6 +48,7 @@ pub(crate) struct KernelSide {
     waiter: Option<Waiter>,
     /// Owns the maps, and the programs that are loaded without being attached.
     loaded: Option<Loaded>,
+    new_pins: NewPins,
     losses: Losses,
     /// Of a recording.
     verdicts: Option<Verdicts>,
@@ -55,6 +58,19 @@ pub(crate) struct KernelSide {
     counters: Vec<Counter>,
     /// Turns left in which a CPU may still deliver a perf record older than those read.
     unsettled: u8,
+}
+
+/// Names of maps that are removed unless the session starts.
+#[derive(Debug, Default)]
+struct NewPins(Vec<PathBuf>);
+
+impl Drop for NewPins {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            // Somebody else may have removed it.
+            let _ = fs::remove_file(path);
+        }
+    }
 }
 
 /// An attachment that [`KernelSide::attach`] or [`KernelSide::enable`] makes.
@@ -107,12 +123,13 @@ impl KernelSide {
         let programs = programs.map(|program| program.spec).collect();
         let Prepared { linked, mut loaded, losses, verdicts, start_flag, output } =
             prepare(plan, programs, options, ruling, warnings)?;
+        let new_pins = NewPins(std::mem::take(&mut loaded.new_pins));
         let unlinked = linked.failures.iter().map(|failure| Error::from(failure.error.clone()));
         let mut wrong: Vec<Error> =
             unlinked.chain(wrong_formats(plan, &linked)).chain(event_structs::mismatches(plan)).collect();
         wrong.extend(std::mem::take(&mut loaded.failures).into_iter().map(|failure| explain(plan, failure)));
         // What was loaded is opened all the same, so that all errors are reported at once.
-        let mut kernel_side = KernelSide { losses, verdicts, start_flag, ..KernelSide::default() };
+        let mut kernel_side = KernelSide { losses, verdicts, start_flag, new_pins, ..KernelSide::default() };
         wrong.extend(kernel_side.open(plan, &loaded, options));
         if !wrong.is_empty() {
             return Err(Error::all_causes(wrong));
@@ -125,6 +142,11 @@ impl KernelSide {
             warnings.push(format!("{}: nothing is attached", plan.object.name));
         }
         Ok(kernel_side)
+    }
+
+    /// The session has started: maps stay where they are pinned.
+    pub(crate) fn keep_pins(&mut self) {
+        self.new_pins.0.clear();
     }
 
     /// Links the scripts to the kernel's maps, but for read-only data, of which they keep a copy.

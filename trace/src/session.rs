@@ -209,6 +209,7 @@ impl Session {
             Outcome::Aborted => Ok(STATUS_ABORTED),
             Outcome::Exit(status) => {
                 drop(suspended);
+                self.kernel_sides.iter_mut().for_each(KernelSide::keep_pins);
                 self.end(status)
             }
             Outcome::Done => {
@@ -237,6 +238,7 @@ impl Session {
         Error::gather(self.kernel_sides.iter().map(KernelSide::start))?;
         self.start_recording()?;
         let mut child = suspended.map(Suspended::release).transpose()?;
+        self.kernel_sides.iter_mut().for_each(KernelSide::keep_pins);
         self.output.set_lasting(true);
         let over = self.kernel_sides.iter().try_for_each(|kernel_side| kernel_side.iterate(&self.output));
         let over = over.and_then(|()| self.watch(child.as_ref(), &signals, &numbers));

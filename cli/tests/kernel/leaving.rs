@@ -235,3 +235,40 @@ pub(crate) fn a_table_of_functions_is_registered_as_long_as_the_session_lasts() 
         sleep(Duration::from_millis(20));
     }
 }
+
+/// Maps are pinned when a session has started, and otherwise nothing is left of them.
+pub(crate) fn a_session_that_fails_leaves_no_pins() {
+    if !kernel() {
+        return;
+    }
+    if !installed("clang-19") {
+        return skip("clang-19 is not installed");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let name = format!("twinbpf_test_{}", std::process::id());
+    let pin = Path::new("/sys/fs/bpf").join(&name);
+    let source = |returned: &str| {
+        format!(
+            "#include <twinbpf/trace.h>\nstruct {{ __uint(type, BPF_MAP_TYPE_HASH); __uint(max_entries, 4); __type(key, __u64);
+             __type(value, __u64); __uint(pinning, 1); }} {name} SEC(\".maps\");
+             SEC(\"tp/sched/sched_switch\") int seen(void *c) {{ __u64 k = 1, v = 2; bpf_map_update_elem(&{name}, &k, &v, 0);
+             return {returned}; }}\nLICENSE(\"GPL\");\n"
+        )
+    };
+    let run = |file: &str, workload: &str| {
+        let mut command = twinbpf();
+        command.current_dir(folder.path()).env("XDG_CACHE_HOME", folder.path()).env("TWINBPF_CLANG", "clang-19");
+        command.args(["run", file, "--", workload]).output().unwrap()
+    };
+    fs::write(folder.path().join("good.bpf.c"), source("0")).unwrap();
+    fs::write(folder.path().join("bad.bpf.c"), source("*(volatile int *)0")).unwrap();
+    for (file, workload) in [("good.bpf.c", "/no/such/command"), ("bad.bpf.c", "true")] {
+        let output = run(file, workload);
+        assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+        assert!(!pin.exists(), "{file}: {}", stderr(&output));
+    }
+    let output = run("good.bpf.c", "true");
+    let stays = fs::remove_file(&pin);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    stays.unwrap();
+}

@@ -112,6 +112,7 @@ impl Loading<'_> {
         fill_elements(spec, &made)?;
         if let Some(path) = &path {
             made.pin(path).map_err(Why::Kernel)?;
+            self.loaded.new_pins.push(path.clone());
         }
         Ok(made)
     }

@@ -75,6 +75,8 @@ pub struct Loaded {
     pub struct_ops: Vec<StructOps>,
     /// Memory of arenas, which the kernel wants mapped before programs use them.
     pub arenas: Vec<Shared>,
+    /// Where maps were pinned that had no name before. Of an object with failures there are none: they are removed.
+    pub new_pins: Vec<PathBuf>,
     usdt: Option<usdt::Specs>,
 }
 
@@ -115,6 +117,7 @@ impl<'a> Loading<'a> {
             btf: None,
             struct_ops: Vec::new(),
             arenas: Vec::new(),
+            new_pins: Vec::new(),
             usdt: None,
         };
         let contexts = if has(Feature::ContextTag) { None } else { object.context_types(linked) };
@@ -177,6 +180,12 @@ impl<'a> Loading<'a> {
         match specs.transpose() {
             Ok(specs) => self.loaded.usdt = specs,
             Err(error) => log::warn!("{error}"),
+        }
+        if !self.loaded.failures.is_empty() {
+            for path in self.loaded.new_pins.drain(..) {
+                // Somebody else may have removed it.
+                let _ = std::fs::remove_file(path);
+            }
         }
         self.loaded
     }
