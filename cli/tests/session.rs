@@ -108,6 +108,8 @@ fn options_that_cannot_be_met_name_the_program() {
         (&["--attach", "called=libc.so.6:no_such", "scripts/calls.bpf.o"], "no function no_such"),
         (&["--attach", "count=no-such-if", "scripts/xdp_count.bpf.o"], "program count (section xdp): "),
         (&["packets/xdp_parse.bpf.o"], "no program that says what to attach it to (--attach"),
+        (&["-C", "65535", "scripts/profile.bpf.o"], "there is no CPU 65535; those that run are 0"),
+        (&["--attach", "END=lo", "scripts/calls.bpf.o"], "this one runs in userspace"),
         (&["-C", "3-1", "scripts/calls.bpf.o"], "no list of CPUs"),
     ];
     for (args, wanted) in cases {

@@ -169,7 +169,8 @@ impl ObjectPlan {
         });
         let plan = ObjectPlan { object, in_kernel, programs, counters: Vec::new(), declarations };
         let does_something = plan.programs.iter().any(|program| program.trigger.does_something());
-        if wrong.is_empty() && !does_something && plan.tables().next().is_none() {
+        let is_mistaken = !options.allow_unattached && plan.mistaken().next().is_some();
+        if wrong.is_empty() && !does_something && !is_mistaken && plan.tables().next().is_none() {
             return Err(Error::Nothing { object: Arc::clone(&plan.object.name) });
         }
         if !options.allow_unattached {
@@ -313,11 +314,14 @@ fn trigger(object: &Object, spec: &ProgramSpec, options: &Options, instances: &m
     if options.without.iter().any(|name| *name == *spec.name) {
         return never("--without leaves it out");
     }
-    if let SectionKind::Script(script) = &spec.attach.kind {
-        return script_trigger(object, spec, script, options);
-    }
     let chosen = options.attach.iter().filter(|(name, _)| *name == *spec.name);
     let chosen: Vec<&str> = chosen.map(|(_, place)| place.as_str()).collect();
+    if let SectionKind::Script(script) = &spec.attach.kind {
+        if !chosen.is_empty() {
+            return Err(wrong(object, spec, "--attach is for programs in the kernel, and this one runs in userspace"));
+        }
+        return script_trigger(object, spec, script, options);
+    }
     if let SectionKind::Malformed(error) = &spec.attach.kind {
         return Err(wrong(object, spec, format!("{error}\n{}", marked(&spec.section, &[error.span(&spec.section)]))));
     }

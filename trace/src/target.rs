@@ -95,6 +95,11 @@ fn sampling(text: &str, options: &Options) -> Result<Sampling, String> {
         format!("'{name}' is none of {}", known.join(", "))
     })?;
     let hertz: u64 = hertz.filter(|hertz| *hertz > 0).ok_or_else(|| format!("'{text}' is not EVENT:HZ"))?;
+    let online = twinbpf_kernel::cpu::online();
+    if let Some(cpu) = options.cpus.iter().find(|cpu| !online.contains(cpu)) {
+        let known: Vec<String> = online.iter().map(u32::to_string).collect();
+        return Err(format!("-C: there is no CPU {cpu}; those that run are {}", known.join(",")));
+    }
     Ok(Sampling { clock, rate: Rate::Frequency(hertz), pid: None, cpus: options.cpus.clone() })
 }
 

@@ -37,6 +37,12 @@ impl ObjectPlan {
 
     /// An error for each program that would not run although neither user nor object asks for that.
     pub(super) fn idle(&self) -> Vec<Error> {
+        let all = self.mistaken().chain(self.unattached());
+        all.map(|(spec, why)| wrong(&self.object, spec, why)).collect()
+    }
+
+    /// Programs whose sections or names are not what they seem to be meant to be.
+    pub(super) fn mistaken(&self) -> impl Iterator<Item = (&ProgramSpec, String)> {
         let never = self.never().filter(|(.., intended)| !intended).map(|(spec, why, _)| (spec, why.to_owned()));
         let misspelt = self.misspelt().map(|(spec, name)| {
             (
@@ -46,8 +52,7 @@ impl ObjectPlan {
                 ),
             )
         });
-        let all = never.chain(self.unattached()).chain(misspelt);
-        all.map(|(spec, why)| wrong(&self.object, spec, why)).collect()
+        never.chain(misspelt)
     }
 
     /// Programs that never run, why, and whether that is intended.

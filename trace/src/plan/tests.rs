@@ -1,7 +1,8 @@
 use std::path::Path;
 
 use twinbpf_kernel::Target;
-use twinbpf_loader::Object;
+use twinbpf_loader::section::Attach;
+use twinbpf_loader::{Object, Role};
 
 use super::{Plan, Trigger};
 use crate::error::Error;
@@ -79,4 +80,17 @@ fn an_object_of_which_nothing_runs_is_refused() {
     assert!(matches!(error, Error::Nothing { .. }), "{error}");
     let options = Options { attach: vec![("none".to_owned(), "lo".to_owned())], ..Options::default() };
     assert!(matches!(plan("packets/xdp_parse.bpf.o", &options), Err(Error::NoProgram { .. })));
+}
+
+/// What is wrong with the only program is told, not that there is none.
+#[test]
+fn a_mistaken_section_is_named_where_there_is_nothing_else() {
+    let mut object = object("scripts/calls.bpf.o");
+    object.programs.retain(|spec| spec.role == Role::Entry && &*spec.name == "called");
+    let why = |object: Object| Plan::new(vec![object], &Options::default()).unwrap_err().to_string();
+    let section = "tracepiont/sched/sched_switch";
+    object.programs[0].attach = Attach::parse(section);
+    object.programs[0].section = section.into();
+    let told = why(object);
+    assert!(told.contains("the nearest known is tracepoint/sched/sched_switch"), "{told}");
 }
