@@ -71,12 +71,15 @@ fn catalog(args: &ListArgs) -> Result<Catalog> {
     if Path::new(text).is_file() {
         return binary(&PathBuf::from(text), &Pattern::all());
     }
+    if text.starts_with(['.', '/']) {
+        bail!("there is no file {text}");
+    }
     let pattern = Pattern::new(text);
     if let (Some(kind), None) = (pattern.needs_file(), pattern.file()) {
         bail!("{kind} probes are in programs and libraries: say in which one, {kind}:FILE:*");
     }
     let Some(name) = pattern.file() else { return Ok(Catalog::of_kernel(&pattern, args.verbose)) };
-    let path = load::find_binary(name)?;
+    let path = std::path::absolute(load::find_binary(name)?)?;
     binary(&path, &pattern.at(&path.display().to_string()))
 }
 

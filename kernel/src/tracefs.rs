@@ -95,23 +95,34 @@ pub fn tracepoint(category: &str, name: &str) -> Result<u64, Error> {
             number.map_err(|_| Error::ours("read", &subject, libc::EINVAL, format!("its id is {:?}", text.trim())))
         }
         Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(Error::new("open", &subject, cause)),
-        Err(cause) => {
-            let error = Error::new("open", &subject, cause);
-            Err(match (root(), list(&format!("events/{category}"))) {
-                (Err(why), _) => error.with_detail(format!("no tracing file system: {why}")),
-                (Ok(_), Err(_)) => error.with_detail(format!("this kernel has no category {category}")),
-                (Ok(_), Ok(names)) => match similar(name, &names) {
-                    Some(other) => error.with_detail(format!("this kernel has {category}:{other}")),
-                    None => error.with_detail(format!("not among the {} of {category}", names.len())),
-                },
-            })
-        }
+        Err(cause) => Err(Error::new("open", &subject, cause).with_detail(why_missing(category, name))),
     }
 }
 
-/// The name that begins most like another.
+/// Why a tracepoint is not there, and which may be meant.
+pub(crate) fn why_missing(category: &str, name: &str) -> String {
+    match (root(), list(&format!("events/{category}"))) {
+        (Err(why), _) => format!("no tracing file system: {why}"),
+        (Ok(_), Err(_)) => no_category(category),
+        (Ok(_), Ok(names)) => match similar(name, &names) {
+            Some(other) => format!("this kernel has {category}:{other}"),
+            None => format!("not among the {} of {category}", names.len()),
+        },
+    }
+}
+
+fn no_category(category: &str) -> String {
+    let known = list("events").unwrap_or_default();
+    let like = similar(category, &known).map_or_else(String::new, |known| format!(", but {known}"));
+    format!("this kernel has no category {category}{like}")
+}
+
+/// Likeness of names that are the same but for few letters: 1 less the share of letters that differ.
+const LIKE: f64 = 0.6;
+
+/// The name that is most like another, if one is.
 fn similar<'a>(name: &str, names: &'a [String]) -> Option<&'a str> {
-    let common = |other: &&String| name.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
-    let best = names.iter().max_by_key(common)?;
-    (common(&best) * 2 >= name.len()).then_some(best.as_str())
+    let likeness = |other: &&String| strsim::normalized_damerau_levenshtein(name, other);
+    let best = names.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
+    (likeness(&best) >= LIKE).then_some(best.as_str())
 }

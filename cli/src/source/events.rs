@@ -1,6 +1,7 @@
 //! Structs of the tracepoints that a source names by `TP`, `SYSCALL` and `SYSCALL_RET`, of the running kernel.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 
 use twinbpf_kernel::catalog::event_struct;
 
@@ -33,7 +34,13 @@ pub(super) fn define(events: &BTreeSet<(String, String)>) -> (String, Vec<String
     for (category, name) in events {
         match event_struct(category, name) {
             Ok(definition) => text.push_str(&definition),
-            Err(error) => missing.push(format!("tracepoint {category}:{name}: {error}")),
+            Err(error) => {
+                let hint = match error.kind() {
+                    ErrorKind::PermissionDenied => "; its fields are in the tracing file system, which root may read",
+                    _ => "",
+                };
+                missing.push(format!("tracepoint {category}:{name}: {error}{hint}"));
+            }
         }
     }
     (text, missing)

@@ -47,6 +47,8 @@ struct Source<'a> {
     file: Option<&'a Path>,
     /// What may be wrong if clang does not compile it.
     hints: Vec<String>,
+    /// Tracepoints that it names and whose structs cannot be had, each with the reason.
+    missing: Vec<String>,
 }
 
 /// The object that clang makes of a source.
@@ -56,8 +58,10 @@ pub(crate) fn compile(path: &Path, load: &LoadArgs) -> Result<Vec<u8>> {
     let text = String::from_utf8_lossy(&bytes).into_owned();
     // What includes the header of tools may need definitions; all else is clang's alone.
     match text.contains("twinbpf/trace.h") {
-        true => complete(Source { name: &name, text, file: Some(path), hints: Vec::new() }, load),
-        false => run(&Source { name: &name, text, file: Some(path), hints: Vec::new() }, load, &[]),
+        true => complete(Source { name: &name, text, file: Some(path), hints: Vec::new(), missing: Vec::new() }, load),
+        false => {
+            run(&Source { name: &name, text, file: Some(path), hints: Vec::new(), missing: Vec::new() }, load, &[])
+        }
     }
 }
 
@@ -69,7 +73,7 @@ pub(crate) fn compile_text(texts: &[String], load: &LoadArgs) -> Result<Vec<u8>>
     }
     let text = all.join("\n");
     let hints = hints::hints(&tokens::tokens(&text::without_absolute_paths(&text)));
-    complete(Source { name: TEXT, text: text::to_c(&text)?, file: None, hints }, load)
+    complete(Source { name: TEXT, text: text::to_c(&text)?, file: None, hints, missing: Vec::new() }, load)
 }
 
 /// What messages call a text of the command line.
@@ -78,7 +82,8 @@ pub(crate) const TEXT: &str = "-e";
 /// Compiles a source with the structs of the tracepoints that it names, and the maps that it does not declare.
 fn complete(mut source: Source<'_>, load: &LoadArgs) -> Result<Vec<u8>> {
     let all = tokens::tokens(&source.text);
-    let (structs, missing) = events::define(&events::named(&all));
+    let structs;
+    (structs, source.missing) = events::define(&events::named(&all));
     let undeclared = maps::undeclared(&all);
     if structs.is_empty() && undeclared.is_empty() {
         return run(&source, load, &[]);
@@ -91,17 +96,12 @@ fn complete(mut source: Source<'_>, load: &LoadArgs) -> Result<Vec<u8>> {
     source.file = None;
     if !undeclared.is_empty() {
         let options = [&quoted[..], &["-D__TWIN_NOTE_MAPS", "-Wno-everything"]].concat();
-        let noted = run(&source, load, &options).map_err(|error| explain(error, &missing))?;
+        let noted = run(&source, load, &options)?;
         let object = Object::open(source.name, &noted)?;
         let lines = maps::declare(&object, &undeclared).with_context(|| source.name.to_owned())?;
         source.text = source.text.replacen(MAPS, &lines, 1);
     }
-    run(&source, load, &quoted).map_err(|error| explain(error, &missing))
-}
-
-/// Says which tracepoints are not there, where that may be why clang failed.
-fn explain(error: anyhow::Error, missing: &[String]) -> anyhow::Error {
-    if missing.is_empty() { error } else { error.context(missing.join("\ntwinbpf: ")) }
+    run(&source, load, &quoted)
 }
 
 /// The text with definitions before it, and the place of maps before its first function.
@@ -162,6 +162,10 @@ fn output(source: &Source<'_>, clang: &OsStr, command: &mut Command, headers: &H
     let output = child.wait_with_output().with_context(|| format!("cannot read what {clang} writes"))?;
     // What cannot be written there cannot be reported there either.
     let said = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() && !source.missing.is_empty() {
+        // That is what clang complains about, at length.
+        bail!("{name}: {}", source.missing.join("\ntwinbpf: "));
+    }
     let _ = std::io::stderr().write_all(messages::once_each(&said).as_bytes());
     if !output.status.success() {
         let hint = if headers.has_kernel { "" } else { "; this kernel shows no types, so there is no vmlinux.h" };

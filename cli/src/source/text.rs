@@ -76,13 +76,13 @@ fn statement(text: &str) -> Result<(&str, Option<&str>, &str)> {
     bail!("'{}' does not end: a ;, or a closing brace is missing", text.trim())
 }
 
-/// A text of the same length in which `uprobe//bin/sh:main` is no comment.
+/// A text of the same length in which `uprobe//bin/sh:main` and `tp/sched/*` are no comments.
 pub(super) fn without_absolute_paths(text: &str) -> Cow<'_, str> {
-    const KINDS: [&str; 3] = ["uprobe", "uretprobe", "usdt"];
+    const KINDS: [&str; 7] = ["uprobe", "uretprobe", "usdt", "tp", "tracepoint", "raw_tp", "tp_btf"];
     let mut masked = Cow::Borrowed(text);
-    for (at, _) in text.match_indices("//") {
+    for (at, _) in text.match_indices("//").chain(text.match_indices("/*")) {
         let before = text[..at].rsplit(|c: char| c.is_whitespace() || c == ',').next().unwrap_or_default();
-        if KINDS.contains(&before.split('.').next().unwrap_or_default()) {
+        if KINDS.contains(&before.split(['.', '/']).next().unwrap_or_default()) {
             masked.to_mut().replace_range(at..at + 2, "/_");
         }
     }
@@ -238,6 +238,7 @@ mod tests {
             ("uprobe:/bin/sh:main", "SEC(\"uprobe//bin/sh:main\") int program_0_0"),
             ("uretprobe//bin/sh:main", "SEC(\"uretprobe//bin/sh:main\") int program_0_0"),
             ("usdt//bin/sh:a:b", "SEC(\"usdt//bin/sh:a:b\") int program_0_0"),
+            ("tp/sched/*", "SEC(\"tp/sched/*\") int program_0_0"),
             ("kprobe:vfs_read", "SEC(\"kprobe/vfs_read\") int program_0_0"),
             ("tracepoint:sched:sched_switch", "TP_NAMED(program_0_0, sched, sched_switch)"),
             ("sched:sched_switch", "SEC(\"sched:sched_switch\") int program_0_0"),

@@ -6,7 +6,7 @@ use std::process::Output;
 
 use tempfile::tempdir;
 
-use crate::common::{run, skip, stderr};
+use crate::common::{installed, run, skip, stderr, twinbpf};
 use crate::rig::{as_unprivileged, kernel, public};
 
 fn assert_says(output: &Output, parts: &[&str]) {
@@ -116,4 +116,27 @@ pub(crate) fn every_failure_is_reported() {
     let late = run(&["run", "probes/late.bpf.o"]);
     let parts = ["program raw (section raw_tp/no_such_tracepoint)", "program other (section raw_tp/nor_such_a_one)"];
     assert_says(&late, &parts);
+}
+
+/// A tracepoint that is not there is named, with one that is, and not what clang makes of it.
+pub(crate) fn a_mistyped_tracepoint_is_one_error() {
+    if !kernel() {
+        return;
+    }
+    if !installed("clang-19") {
+        return skip("clang-19 is not installed");
+    }
+    let told = |text: &str| {
+        let output = twinbpf().env("TWINBPF_CLANG", "clang-19").args(["run", "-e", text]).output().unwrap();
+        assert_eq!(output.status.code(), Some(125));
+        stderr(&output)
+    };
+    assert_eq!(
+        told("tp/syscalls/sys_enter_raed { count(&n, args->fd); }"),
+        "twinbpf: -e: tracepoint syscalls:sys_enter_raed: this kernel has syscalls:sys_enter_read\n"
+    );
+    assert_eq!(
+        told("tp/shced/sched_switch { count(&n, args->prev_pid); }"),
+        "twinbpf: -e: tracepoint shced:sched_switch: this kernel has no category shced, but sched\n"
+    );
 }

@@ -158,7 +158,10 @@ fn integer(size: usize, signed: bool) -> Option<&'static str> {
 /// # Errors
 /// There is no such event, or the tracing file system cannot be read.
 pub fn event_struct(category: &str, name: &str) -> io::Result<String> {
-    let format = tracefs::read(&format!("events/{category}/{name}/format"))?;
+    let format = tracefs::read(&format!("events/{category}/{name}/format")).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => io::Error::new(error.kind(), tracefs::why_missing(category, name)),
+        _ => error,
+    })?;
     let by_core = System::get().btf().is_some_and(|btf| finds(btf, name, &format));
     Ok(describe(category, name, &format, by_core))
 }
