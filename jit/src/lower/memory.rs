@@ -9,24 +9,10 @@ use twinbpf_isa::{AtomicOp, Operand, Reg, Size, Width};
 use twinbpf_vm::host::native::SiteKind;
 
 use super::alu::ty;
+use super::flags::frame;
 use super::{Translator, forward};
 use crate::context::reaches;
 use crate::options::{Memory, OptLevel};
-
-/// Flags of accesses to the frame, which exists as long as the function runs; validation has checked the offset.
-pub(super) fn frame() -> MemFlagsData {
-    MemFlagsData::new().with_notrap()
-}
-
-/// Flags of accesses to the machine's own structures.
-pub(super) fn trusted() -> MemFlagsData {
-    MemFlagsData::trusted()
-}
-
-/// Flags for fields that do not change while generated code runs.
-pub(super) fn constant() -> MemFlagsData {
-    MemFlagsData::trusted().with_readonly().with_can_move()
-}
 
 /// Base register and offset, as instructions have them.
 pub(super) type At = (Reg, i16);

@@ -15,8 +15,9 @@ use cranelift_frontend::Variable;
 use twinbpf_isa::{AluOp, Insn, Operand, Reg, Size};
 use twinbpf_vm::image::Image;
 
+use super::flags::frame;
 use super::flow::Flow;
-use super::memory::{At, frame, size_ty};
+use super::memory::{At, size_ty};
 use super::{Input, Translator};
 use crate::options::OptLevel;
 
