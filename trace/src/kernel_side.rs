@@ -67,7 +67,7 @@ struct NewPins(Vec<PathBuf>);
 impl Drop for NewPins {
     fn drop(&mut self) {
         for path in &self.0 {
-            // Somebody else may have removed it.
+            // Another process may have removed it.
             let _ = fs::remove_file(path);
         }
     }

@@ -15,12 +15,12 @@ use crate::error::Error;
 #[derive(Debug)]
 pub struct PictureFile {
     path: PathBuf,
-    place: Place,
+    destination: Destination,
 }
 
 /// What a path leads to.
 #[derive(Debug)]
-enum Place {
+enum Destination {
     /// A file, or nothing yet: a whole new one takes its name.
     File(PathBuf),
     /// A device, a pipe: it is written to.
@@ -33,8 +33,8 @@ impl PictureFile {
     /// # Errors
     /// The file cannot be made.
     pub fn create(path: &Path) -> Result<PictureFile, Error> {
-        let place = Place::find(path).map_err(|cause| unwritable(path, cause))?;
-        Ok(PictureFile { path: path.to_owned(), place })
+        let destination = Destination::find(path).map_err(|cause| unwritable(path, cause))?;
+        Ok(PictureFile { path: path.to_owned(), destination })
     }
 
     /// The error of a picture with nothing in it.
@@ -47,18 +47,18 @@ impl PictureFile {
     /// # Errors
     /// It cannot be written.
     pub fn write(self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
-        let written = match self.place {
-            Place::Stream(mut stream) => write(&mut stream),
-            Place::File(path) => replace(&path, write),
+        let written = match self.destination {
+            Destination::Stream(mut stream) => write(&mut stream),
+            Destination::File(path) => replace(&path, write),
         };
         written.map_err(|cause| unwritable(&self.path, cause))
     }
 }
 
-impl Place {
-    fn find(path: &Path) -> io::Result<Place> {
+impl Destination {
+    fn find(path: &Path) -> io::Result<Destination> {
         let file = match fs::metadata(path) {
-            Ok(there) if !there.is_file() => return File::options().write(true).open(path).map(Place::Stream),
+            Ok(there) if !there.is_file() => return File::options().write(true).open(path).map(Destination::Stream),
             Ok(_) => fs::canonicalize(path)?,
             // A link to a file that is not there yet.
             Err(_) => match fs::read_link(path) {
@@ -70,7 +70,7 @@ impl Place {
         fs::metadata(folder(&file))?;
         tempfile::tempfile_in(folder(&file))
             .map_err(|error| error.raw_os_error().map_or(error, io::Error::from_raw_os_error))?;
-        Ok(Place::File(file))
+        Ok(Destination::File(file))
     }
 }
 
@@ -221,7 +221,7 @@ mod tests {
     use super::{Chart, PictureFile, svg};
 
     #[test]
-    fn what_a_path_leads_to_is_written() {
+    fn devices_and_links_are_written_through() {
         let folder = tempfile::tempdir().unwrap();
         let [file, link, new] = ["file", "link", "new"].map(|name| folder.path().join(name));
         fs::write(&file, "old").unwrap();

@@ -47,7 +47,7 @@ struct Source<'a> {
     file: Option<&'a Path>,
     /// What may be wrong if clang does not compile it.
     hints: Vec<String>,
-    /// Tracepoints that it names and whose structs cannot be had, each with the reason.
+    /// Tracepoints that it names without a struct, each with the reason.
     missing: Vec<String>,
 }
 

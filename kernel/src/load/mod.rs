@@ -183,7 +183,7 @@ impl<'a> Loading<'a> {
         }
         if !self.loaded.failures.is_empty() {
             for path in self.loaded.new_pins.drain(..) {
-                // Somebody else may have removed it.
+                // Another process may have removed it.
                 let _ = std::fs::remove_file(path);
             }
         }

@@ -82,7 +82,7 @@ fn an_object_of_which_nothing_runs_is_refused() {
     assert!(matches!(plan("packets/xdp_parse.bpf.o", &options), Err(Error::NoProgram { .. })));
 }
 
-/// What is wrong with the only program is told, not that there is none.
+/// The error names the mistake in the only program; it does not say that there is no program.
 #[test]
 fn a_mistaken_section_is_named_where_there_is_nothing_else() {
     let mut object = object("scripts/calls.bpf.o");
