@@ -268,6 +268,44 @@ fn a_source_is_compiled_once() {
     assert_eq!(run(&[]), compiled("7\n"));
 }
 
+/// Programs in userspace lose as little unseen as those in the kernel.
+fn losses_of_scripts_are_reported() {
+    if !installed(CLANG) {
+        return skip("clang-19 is not installed");
+    }
+    let workspace = Workspace::new();
+    workspace.write(
+        "x.bpf.c",
+        "#include <twinbpf/script.h>
+         struct { __uint(type, BPF_MAP_TYPE_HASH); __uint(max_entries, 100); __type(key, int); __type(value, int); } h SEC(\".maps\");
+         struct { __uint(type, BPF_MAP_TYPE_RINGBUF); __uint(max_entries, 4096); } rb SEC(\".maps\");
+         int got; int EVENT(void *r, __u64 size) { got++; return 0; }
+         int BEGIN(void) {
+             for (int i = 0; i < 1000; i++) {
+                 __u64 x[8] = {}; bpf_map_update_elem(&h, &i, &i, 0); bpf_ringbuf_output(&rb, x, sizeof x, 0);
+             }
+             return 0;
+         }
+         void END(void) { printf(\"%d\\n\", got); }\n",
+    );
+    for engine in ["interp", "jit"] {
+        let output = workspace.run(&["run", "x.bpf.c", "--fail-on-loss", "--engine", engine]);
+        let got: u64 = text(&output.stdout).trim().parse().unwrap();
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{told}");
+        for line in [
+            "twinbpf: x.bpf.c: 900 elements of map h were lost: it was full or busy (bpf_map_update_elem in userspace); a larger max_entries holds more".to_owned(),
+            format!("twinbpf: x.bpf.c: {} records of map rb were lost: it had no room (bpf_ringbuf_output in userspace); a larger buffer holds more", 1000 - got),
+        ] {
+            assert!(told.contains(&line), "{line}\n{told}");
+        }
+    }
+    let output = workspace.run(&["run", "x.bpf.c", "-f", "json"]);
+    assert_eq!(output.status.code(), Some(0));
+    let lost = text(&output.stdout).lines().filter(|line| line.contains("\"lost\"")).count();
+    assert_eq!(lost, 2);
+}
+
 /// Signals end a command that has just compiled its source as they do one that found it compiled.
 fn a_fresh_source_leaves_signals_as_they_were() {
     if !installed(CLANG) {
@@ -368,6 +406,7 @@ harness::tests! {
     an_empty_function_is_an_error,
     a_source_is_compiled_once,
     a_fresh_source_leaves_signals_as_they_were,
+    losses_of_scripts_are_reported,
     a_missing_clang_is_one_clear_error,
     types_are_dumped_as_bpftool_dumps_them,
     roots_are_named_or_numbered,

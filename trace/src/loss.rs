@@ -6,6 +6,8 @@ use serde_json::json;
 use twinbpf_kernel::Loaded;
 use twinbpf_loader::kernel::{Counters, Dropped, KernelLinked};
 
+use twinbpf_vm::host::Loss;
+
 use crate::errln;
 use crate::error::Error;
 use crate::output::Output;
@@ -72,6 +74,17 @@ fn report_sources<'a>(sources: impl Iterator<Item = (&'a Arc<str>, u64)>, output
         object(output, Some(name), None, count);
     }
     total
+}
+
+/// Reports what programs in userspace lost. Returns how much that is.
+pub(crate) fn of_scripts(name: &str, losses: &[Loss], output: &Output) -> u64 {
+    for Loss { map, function, count } in losses {
+        let is_record = function.starts_with("bpf_ringbuf") || &**function == "bpf_perf_event_output";
+        let (what, why, remedy) = words(if is_record { Dropped::Record } else { Dropped::Element });
+        errln!("twinbpf: {name}: {count} {what} of map {map} were lost: {why} ({function} in userspace); {remedy}");
+        output.object("lost", &json!({ "map": **map, "program": null, "helper": **function, "count": count }));
+    }
+    losses.iter().map(|loss| loss.count).sum()
 }
 
 /// Reports samples that a recording lacks.

@@ -389,6 +389,10 @@ impl Session {
             }
             break;
         }
+        for user_side in &mut self.user_sides {
+            let lost = user_side.losses();
+            self.lost += loss::of_scripts(user_side.name(), &lost, &self.output);
+        }
         let displayed: Vec<_> = self.user_sides.iter_mut().map(UserSide::display).collect();
         displayed.into_iter().fold(ended, Result::and)?;
         if self.options.print_maps {

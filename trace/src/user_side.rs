@@ -7,6 +7,7 @@ use std::sync::Arc;
 use twinbpf::{Entry, Instance, InstancePre, MapRef, Trap};
 use twinbpf_isa::program::ValType;
 use twinbpf_vm::helper::print::map_text;
+use twinbpf_vm::host::Loss;
 use twinbpf_vm::map::MapOps;
 use twinbpf_vm::mem::Block;
 
@@ -177,6 +178,11 @@ impl UserSide {
         let printed = self.instance.machine().runtime_mut().histograms.take().unwrap_or_default();
         let printed = printed.into_iter().map(|(title, slots)| Chart::Histogram { title, slots });
         printed.chain(self.displays.charts()).collect()
+    }
+
+    /// What maps had no room for.
+    pub(crate) fn losses(&mut self) -> Vec<Loss> {
+        self.instance.machine().runtime_mut().losses().to_vec()
     }
 
     /// Sets the processes whose memory `read_mem` may read.

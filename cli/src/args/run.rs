@@ -99,7 +99,7 @@ pub(crate) struct SessionArgs {
     /// lose for lack of room, and attach them after BEGIN; what they return counts as with --filter.
     #[arg(long)]
     no_count_loss: bool,
-    /// End with status 125, after END, if programs in the kernel lost anything.
+    /// End with status 125, after END, if anything was lost.
     #[arg(long, conflicts_with = "no_count_loss")]
     fail_on_loss: bool,
     /// Draw the folded stacks of programs (print_folded) as a flame graph, SVG, at the end.

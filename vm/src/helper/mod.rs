@@ -13,16 +13,26 @@ mod script;
 mod walk;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 pub use format::conversions;
 pub use ids::{COUNT, exists, id, name};
 pub use script::print;
 
-use crate::host::{Fail, HostFn};
+use crate::host::{Caller, Fail, HostFn};
+use crate::map::Errno;
 
 /// What a helper returns: a value, a negative errno, or a trap.
 type HelperResult<R = ()> = Result<R, Fail>;
+
+/// A result of a change of a map; what it had no room for is counted.
+fn counted<T>(caller: &mut Caller<'_, ()>, map: &Arc<str>, result: Result<T, Errno>) -> Result<T, Errno> {
+    if result.as_ref().is_err_and(|errno| errno.is_loss()) {
+        let function = caller.function();
+        caller.runtime().lose(map, function);
+    }
+    result
+}
 
 static SCRIPT: LazyLock<HashMap<String, HostFn>> = LazyLock::new(|| named(script::functions()));
 static KFUNCS: LazyLock<HashMap<String, HostFn>> = LazyLock::new(|| named(kernel::kfuncs()));

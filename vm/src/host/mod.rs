@@ -58,7 +58,7 @@ pub(crate) use packet::{BROADCAST, ETH_HEADER, MAX_SKB};
 pub(crate) use packet_spec::skb;
 pub use packet_spec::{PacketKind, PacketSpec, Redirect};
 pub use ret::{Fail, HostRet};
-pub use runtime::{Attachment, OutputFormat, Runtime, Task};
+pub use runtime::{Attachment, Loss, OutputFormat, Runtime, Task};
 pub use target::{Layers, Segments, TargetMemory, read_on};
 pub(crate) use walks::read_only;
 

@@ -33,6 +33,8 @@ pub struct Runtime {
     pub trace: Box<dyn Write + Send>,
     /// Histograms that programs printed last, by heading: label and count of each slot. `None`: they are not kept.
     pub histograms: Option<BTreeMap<String, Vec<(String, u64)>>>,
+    /// What maps had no room for.
+    losses: Vec<Loss>,
     /// The embedder's data, `T` of `Linker<T>`.
     pub data: Box<dyn Any + Send>,
     /// The CPU whose per-CPU values the program sees.
@@ -55,6 +57,17 @@ pub struct Runtime {
     pub(crate) line: Vec<u8>,
     /// What `bpf_get_current_*` answer instead of the process's own values.
     pub task: Task,
+}
+
+/// Elements or records that a map had no room for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// Name of the map.
+    pub map: Arc<str>,
+    /// The function that was to put them there.
+    pub function: Arc<str>,
+    /// Number of them.
+    pub count: u64,
 }
 
 /// The form of what programs print.
@@ -183,6 +196,7 @@ impl Runtime {
             format,
             trace,
             histograms: None,
+            losses: Vec::new(),
             data,
             cpu: 0,
             interrupt,
@@ -194,6 +208,20 @@ impl Runtime {
             random,
             line,
             task,
+        }
+    }
+
+    /// What maps had no room for since the runtime was made, in the order of the first time.
+    pub fn losses(&self) -> &[Loss] {
+        &self.losses
+    }
+
+    /// Counts that a map had no room for what a function was to put there.
+    #[cold]
+    pub(crate) fn lose(&mut self, map: &Arc<str>, function: &str) {
+        match self.losses.iter_mut().find(|loss| loss.map == *map && *loss.function == *function) {
+            Some(loss) => loss.count += 1,
+            None => self.losses.push(Loss { map: Arc::clone(map), function: function.into(), count: 1 }),
         }
     }
 

@@ -18,6 +18,11 @@ use crate::mem::Block;
 pub struct Errno(pub i32);
 
 impl Errno {
+    /// Whether it says that a map had no room for what it was given.
+    pub(crate) fn is_loss(self) -> bool {
+        [Errno::E2BIG, Errno::ENOMEM, Errno::EBUSY, Errno::ENOSPC, Errno::EAGAIN].contains(&self)
+    }
+
     /// As helpers return it: negative, in 64 bits.
     pub fn to_r0(self) -> u64 {
         i64::from(-self.0) as u64

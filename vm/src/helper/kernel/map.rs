@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::Host;
-use crate::helper::HelperResult;
 use crate::helper::walk::{Entry, Visit, snapshot_fits, walk as walk_copied};
+use crate::helper::{HelperResult, counted};
 use crate::host::{HostFn, Intrinsic, MapCall, Ptr};
 use crate::map::{Errno, MapKind, MapOps};
 use crate::mem::Access;
@@ -35,7 +35,8 @@ pub(super) fn functions() -> Vec<HostFn> {
         HostFn::of_map("bpf_map_push_elem", |mut caller: Host<'_>, map: &Map, value: Ptr, flags: u64| {
             writable(&caller, map)?;
             let mut room = Room::default();
-            HelperResult::Ok(map.push(room.copy(&mut caller, value, map.spec().value_size.into())?, flags)?)
+            let pushed = map.push(room.copy(&mut caller, value, map.spec().value_size.into())?, flags);
+            HelperResult::Ok(counted(&mut caller, &map.spec().name, pushed)?)
         })
         .with_direct(|call: &mut MapCall<'_>, [value, flags, _]| {
             changed(call, || call.value(value, |value| call.map().push(value, flags)))
@@ -113,8 +114,8 @@ fn update(mut caller: Host<'_>, map: &Map, key: Ptr, value: Ptr, flags: u64) -> 
     let cpu = caller.runtime().cpu();
     let mut room = Room::default();
     let value = room.copy(&mut caller, value, map.spec().value_size.into())?;
-    with_key(&mut caller, map, key, |key| map.update(key, value, flags, cpu))??;
-    Ok(())
+    let updated = with_key(&mut caller, map, key, |key| map.update(key, value, flags, cpu))?;
+    Ok(counted(&mut caller, &map.spec().name, updated)?)
 }
 
 fn delete(mut caller: Host<'_>, map: &Map, key: Ptr) -> HelperResult {
@@ -152,7 +153,8 @@ fn ask(map: &Map, value: &[u8]) -> Result<(), Errno> {
 #[inline(always)]
 fn changed(call: &MapCall<'_>, change: impl FnOnce() -> Option<Result<(), Errno>>) -> Option<u64> {
     let result = if call.writable() { change() } else { None }?;
-    Some(r0(result))
+    // The general body counts what is lost.
+    if result.is_err_and(Errno::is_loss) { None } else { Some(r0(result)) }
 }
 
 /// r0 of a pop or peek by generated code.

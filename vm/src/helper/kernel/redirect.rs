@@ -3,7 +3,7 @@
 use super::Host;
 use super::map::Map;
 use super::packet::skb;
-use crate::helper::HelperResult;
+use crate::helper::{HelperResult, counted};
 use crate::host::{BROADCAST, HostFn, MapCall, Packet, PacketKind, Ptr, Redirect, bad_argument};
 use crate::map::{Errno, MapKind};
 use crate::trap::Trap;
@@ -136,5 +136,6 @@ fn event_output(mut caller: Host<'_>, _context: Ptr, handle: Ptr, flags: u64, da
         INDEX => caller.runtime().cpu(),
         index => index as u32,
     };
-    Ok(map.send(slot, &bytes)?)
+    let sent = map.send(slot, &bytes);
+    Ok(counted(&mut caller, &map.spec().name, sent)?)
 }

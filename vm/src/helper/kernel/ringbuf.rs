@@ -2,7 +2,7 @@
 
 use super::Host;
 use super::map::{Map, Room};
-use crate::helper::HelperResult;
+use crate::helper::{HelperResult, counted};
 use crate::host::{HostFn, MapCall, Ptr, Runtime, bad_argument};
 use crate::map::{Errno, Ring};
 use crate::trap::Trap;
@@ -21,7 +21,7 @@ pub(super) fn functions() -> Vec<HostFn> {
                     call.hold_sample(sample, size);
                     Some(sample)
                 }
-                Err(Errno::EAGAIN) => Some(0),
+                // The general body counts what is lost.
                 Err(_) => None,
             }
         }),
@@ -36,7 +36,10 @@ pub(super) fn functions() -> Vec<HostFn> {
         HostFn::of_map("bpf_ringbuf_output", output).with_direct(|call: &mut MapCall<'_>, [data, size, flags]| {
             let ring = if flags & !WAKEUP_FLAGS == 0 { call.map().ring() } else { None }?;
             let size = usize::try_from(size).ok()?;
-            call.bytes(data, size, |bytes| ring.output(bytes).map_or_else(Errno::to_r0, |()| 0))
+            match call.bytes(data, size, |bytes| ring.output(bytes))? {
+                Ok(()) => Some(0),
+                Err(errno) => (!errno.is_loss()).then_some(errno.to_r0()),
+            }
         }),
         HostFn::of_map("bpf_ringbuf_query", |caller: Host<'_>, map: &Map, flags: u64| {
             Ok::<_, Trap>(ring(&caller, map)?.query(flags))
@@ -56,8 +59,12 @@ fn ring<'m>(caller: &Host<'_>, map: &'m Map) -> Result<&'m dyn Ring, Trap> {
 fn reserve(mut caller: Host<'_>, map: &Map, size: u64, flags: u64) -> Result<u64, Trap> {
     let ring = ring(&caller, map)?;
     let sample = if flags == 0 { ring.reserve(size) } else { None };
-    if let Some(sample) = sample {
-        caller.runtime().held.samples.add(sample, map);
+    match sample {
+        Some(sample) => caller.runtime().held.samples.add(sample, map),
+        None => {
+            let function = caller.function();
+            caller.runtime().lose(&map.spec().name, function);
+        }
     }
     Ok(sample.unwrap_or(0))
 }
@@ -82,5 +89,6 @@ fn output(mut caller: Host<'_>, map: &Map, data: Ptr, size: u64, flags: u64) -> 
     }
     let mut room = Room::default();
     let bytes = room.copy(&mut caller, data, size)?;
-    Ok(ring(&caller, map)?.output(bytes)?)
+    let sent = ring(&caller, map)?.output(bytes);
+    Ok(counted(&mut caller, &map.spec().name, sent)?)
 }

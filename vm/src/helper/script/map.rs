@@ -2,8 +2,8 @@
 //! program runs on, where bpf(2) copies those of all.
 
 use super::Host;
-use crate::helper::HelperResult;
 use crate::helper::walk::{Entry, Visit, snapshot_fits, walk};
+use crate::helper::{HelperResult, counted};
 use crate::host::{Fail, HostFn, MapRef, Ptr};
 use crate::map::{BPF_ANY, Direction, Errno, MapFlags, MapKind, Snapshot, SortBy, sorted};
 use crate::trap::Trap;
@@ -83,7 +83,8 @@ fn update(mut caller: Host<'_>, map: MapRef, key: Ptr, value: Ptr, flags: u64) -
     let cpu = caller.runtime().cpu();
     let key = caller.key(&map, key)?;
     let value = caller.value(&map, value)?;
-    map.update(&key, &value, flags, cpu)?;
+    let updated = map.update(&key, &value, flags, cpu);
+    counted(&mut caller, &map.spec().name, updated)?;
     Ok(0)
 }
 
