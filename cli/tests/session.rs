@@ -42,6 +42,11 @@ fn output_goes_to_a_file() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "workload\n");
     let wanted = fs::read_to_string(common::corpus().join("scripts/hello.out")).unwrap();
     assert_eq!(fs::read_to_string(&file).unwrap(), wanted);
+    // A session that does not begin leaves the file as it is.
+    let output =
+        run(&["run", "scripts/hello.bpf.o", "-o", path, "--svg", folder.path().join("none.svg").to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+    assert_eq!(fs::read_to_string(&file).unwrap(), wanted);
     let output = run(&["run", "scripts/hello.bpf.o", "-o", "/no/such/folder/out"]);
     assert_eq!(output.status.code(), Some(125));
     assert!(stderr(&output).starts_with("twinbpf: cannot write /no/such/folder/out: "), "{}", stderr(&output));

@@ -38,6 +38,8 @@ struct State {
     /// After a failed write, what comes goes to standard error, and the process lives on.
     lasting: bool,
     error: Option<(String, io::Error)>,
+    /// A file with what it had before, which the first write removes.
+    old: Option<File>,
 }
 
 /// Standard output without the buffer of [`io::stdout`], which would write each line by itself; escaped for a terminal.
@@ -66,11 +68,11 @@ impl std::fmt::Debug for Output {
 impl Output {
     fn new(out: Box<dyn Write + Send>, name: String, format: OutputFormat) -> Output {
         let out = BufWriter::with_capacity(BUFFER, out);
-        let state = State { out, name, format, batched: false, lasting: false, error: None };
+        let state = State { out, name, format, batched: false, lasting: false, error: None, old: None };
         Output { state: Arc::new(Mutex::new(state)), written: Arc::default() }
     }
 
-    /// Standard output, or a file that is made or emptied.
+    /// Standard output, or a file. A file that is there is emptied by the first write, or when a session begins.
     ///
     /// # Errors
     /// The file cannot be made.
@@ -79,10 +81,27 @@ impl Output {
             return Ok(Output::new(stdout(), "standard output".to_owned(), format));
         };
         let name = path.display().to_string();
-        match File::create(path) {
-            Ok(file) => Ok(Output::new(Box::new(file), name, format)),
+        let made = File::options().write(true).create(true).truncate(false).open(path).and_then(|file| {
+            let old = if file.metadata()?.is_file() { Some(file.try_clone()?) } else { None };
+            Ok((file, old))
+        });
+        match made {
+            Ok((file, old)) => {
+                let output = Output::new(Box::new(file), name, format);
+                output.lock().old = old;
+                Ok(output)
+            }
             Err(cause) => Err(Error::Output { what: name, cause }),
         }
+    }
+
+    /// Removes what the file had before.
+    ///
+    /// # Errors
+    /// It cannot be emptied.
+    pub(crate) fn begin(&self) -> Result<(), Error> {
+        let mut state = self.lock();
+        state.empty().map_err(|cause| Error::Output { what: state.name.clone(), cause })
     }
 
     /// A writer of a host that prints to the same place, by the name that messages have for it. Nothing is escaped.
@@ -160,8 +179,12 @@ impl Output {
 }
 
 impl State {
+    fn empty(&mut self) -> io::Result<()> {
+        self.old.take().map_or(Ok(()), |file| file.set_len(0))
+    }
+
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let result = self.out.write_all(bytes);
+        let result = self.empty().and_then(|()| self.out.write_all(bytes));
         self.keep(result)?;
         if self.batched || !bytes.contains(&b'\n') { Ok(()) } else { self.flush() }
     }

@@ -221,6 +221,7 @@ impl Session {
     }
 
     pub(crate) fn begin(&mut self) -> Result<Outcome, Error> {
+        self.output.begin()?;
         for user_side in &mut self.user_sides {
             match user_side.begin()? {
                 Outcome::Done => {}
