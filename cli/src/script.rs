@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Write};
+use std::io::{self, Read as _, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
@@ -33,6 +33,7 @@ pub(crate) fn script(args: &ScriptArgs) -> Result<ExitCode> {
     if args.input.as_os_str() == "-" {
         bail!("-i -: a recording comes from a file; perf record -o FILE writes one");
     }
+    readable(&args.input)?;
     let objects = compile(args)?;
     let library = Library::new(wants_early(&objects))?;
     let mut command = Command::new("perf");
@@ -59,6 +60,22 @@ pub(crate) fn script(args: &ScriptArgs) -> Result<ExitCode> {
         }
         (None, signal) => bail!("perf script ended by signal {}", signal.unwrap_or_default()),
     }
+}
+
+/// How a recording begins, in either byte order. perf's own errors would be its status, -1, and say less.
+const MAGIC: [&[u8; 8]; 2] = [b"PERFILE2", b"2ELIFREP"];
+
+/// An error unless a file is the recording of `perf record`; a folder may be one.
+fn readable(input: &Path) -> Result<()> {
+    let named = || input.display().to_string();
+    if fs::metadata(input).with_context(named)?.is_file() {
+        let (mut file, mut start) = (File::open(input).with_context(named)?, [0; 8]);
+        let is_whole = file.read_exact(&mut start).is_ok();
+        if !is_whole || !MAGIC.contains(&&start) {
+            bail!("{} is no recording: perf record or twinbpf record writes one", input.display());
+        }
+    }
+    Ok(())
 }
 
 /// perf calls this function for each sample, at 0.2 us. Where no program is EARLY, the library has it by another name.

@@ -405,6 +405,10 @@ fn errors_have_exact_words() {
         stderr(&output)
     };
     let kernel = "SEC(\"tp/sched/sched_switch\") int on(void *ctx) { return 0; }\n";
+    assert_eq!(error(kernel, &["-i", "no.data"]), "twinbpf: no.data: No such file or directory (os error 2)\n");
+    fs::write(folder.path().join("short.data"), "PERF").unwrap();
+    let no_recording = "twinbpf: short.data is no recording: perf record or twinbpf record writes one\n";
+    assert_eq!(error(kernel, &["-i", "short.data"]), no_recording);
     let err = error(kernel, &["-i", "tp.data"]);
     let why = "program on (section tp/sched/sched_switch): it is for the kernel, and over a recording only userspace \
                programs run\n";
