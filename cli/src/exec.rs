@@ -41,6 +41,7 @@ pub(crate) fn exec(args: &ExecArgs) -> Result<ExitCode> {
     if let Some(trace) = &trace {
         instance.machine().set_tracer(Some(Trace::tracer(trace)));
     }
+    let no_context = args.ctx.is_none() && args.packet.is_none() && point.is_none();
     let result = repeat(&mut instance, entry, &input, args.repeat);
     if let Some(trace) = trace {
         let registers = instance.machine().registers();
@@ -55,6 +56,10 @@ pub(crate) fn exec(args: &ExecArgs) -> Result<ExitCode> {
             None => {
                 // The fault says more than what became of the output.
                 let _ = output.finish();
+                let at_null = |trap: &twinbpf::Trap| trap.detail().contains("a null pointer");
+                if no_context && error.downcast_ref().is_some_and(at_null) {
+                    errln!("twinbpf: note: without --ctx or --packet r1, the program's context, is 0");
+                }
                 return Err(error);
             }
         },

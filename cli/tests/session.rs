@@ -52,6 +52,14 @@ fn output_goes_to_a_file() {
     assert!(stderr(&output).starts_with("twinbpf: cannot write /no/such/folder/out: "), "{}", stderr(&output));
 }
 
+/// A note beside the trap names the context that a program reads and did not get.
+#[test]
+fn a_missing_context_is_noted() {
+    let note = "twinbpf: note: without --ctx or --packet r1, the program's context, is 0\n";
+    let output = run(&["exec", "bench/sieve.bpf.o"]);
+    assert!(output.status.code() == Some(125) && stderr(&output).starts_with(note), "{}", stderr(&output));
+}
+
 #[test]
 fn json_is_an_object_a_line() {
     let output = run(&["run", "--mode", "user", "-f", "json", "--print-maps", "scripts/hello.bpf.o"]);
