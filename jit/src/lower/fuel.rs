@@ -170,10 +170,10 @@ impl Translator<'_> {
     }
 
     /// Puts them there, where the function begins.
-    fn save(&mut self, slot: StackSlot, first: Block) {
+    fn save(&mut self, slot: StackSlot, [cx, fp]: [Value; 2], first: Block) {
         let mut cursor = FuncCursor::new(self.b.func).at_first_insertion_point(first);
-        cursor.ins().stack_store(I64, self.fp, slot, 8);
-        cursor.ins().stack_store(I64, self.cx, slot, 0);
+        cursor.ins().stack_store(I64, fp, slot, 8);
+        cursor.ins().stack_store(I64, cx, slot, 0);
     }
 
     /// Ends a block of those who give up; `enough` is the next one. The pc goes by the frame: as a parameter it would be one
@@ -192,9 +192,7 @@ impl Translator<'_> {
 
     /// Makes what the blocks that give up share, when there are no more of them.
     pub(super) fn fill_cold(&mut self, first: Block) {
-        if let Some(slot) = self.cold.saved {
-            self.save(slot, first);
-        }
+        let registers = [self.cx, self.fp];
         if let Some((block, slot)) = self.cold.resume {
             self.continue_in(block);
             let pc = self.b.ins().stack_load(I64, I64, slot, 0);
@@ -211,6 +209,10 @@ impl Translator<'_> {
                 self.save_loops();
             }
             self.resume_at(pc);
+        }
+        // All that read the slot are there.
+        if let Some(slot) = self.cold.saved {
+            self.save(slot, registers, first);
         }
     }
 }

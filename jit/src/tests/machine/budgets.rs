@@ -137,3 +137,11 @@ pub(super) fn is_found(mutant: &str, text: &str) -> bool {
     assert!(outcomes[0].is_some(), "it traps without a mutant");
     outcomes[0] != outcomes[1]
 }
+
+/// Headers after a call that always traps are compiled, and nothing leads there. How much a trap leaves of the budget is not kept.
+#[test]
+fn headers_after_a_trap_leave_the_budget_exact() {
+    let rig = named("f0", "r0 = 0\ncall 4242\nagain: r0 += 1\nif r0 < 9 goto again\nexit");
+    let [native, expected] = [Backend::Compiled(FUEL), Backend::Interpreter].map(|backend| outcomes(&rig, backend));
+    assert_eq!(native[..2], expected[..2]);
+}
