@@ -3,7 +3,6 @@
 //! [`KernelSide`] owns a file descriptor for each of them: dropping it, or the end of the process, releases all.
 
 use std::borrow::Cow;
-use std::fs;
 use std::io::Read;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,6 +12,7 @@ use std::sync::Arc;
 use twinbpf::Linker;
 use twinbpf_kernel::link::{Options as Attaching, by_one_link};
 use twinbpf_kernel::load::{Failure, LoadedProgram, Why};
+use twinbpf_kernel::map::unpin;
 use twinbpf_kernel::share::{KernelMap, Take};
 use twinbpf_kernel::stream::Waiter;
 use twinbpf_kernel::{Counter, Link, Loaded, Map, Pending, Target};
@@ -66,10 +66,7 @@ struct NewPins(Vec<PathBuf>);
 
 impl Drop for NewPins {
     fn drop(&mut self) {
-        for path in &self.0 {
-            // Another process may have removed it.
-            let _ = fs::remove_file(path);
-        }
+        unpin(&self.0);
     }
 }
 

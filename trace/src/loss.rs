@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use twinbpf_kernel::Loaded;
-use twinbpf_loader::kernel::{Counters, Dropped, KernelLinked};
-
+use twinbpf_loader::kernel::{Counters, Dropped, KernelLinked, dropped_by};
 use twinbpf_vm::host::Loss;
 
 use crate::errln;
@@ -59,7 +58,7 @@ impl Losses {
                 helper.name,
                 counter.program,
             );
-            object(output, map.map(|map| &**map), Some((&counter.program, helper.name)), count);
+            object(output, map.map(|map| &**map), Some(&counter.program), Some(helper.name), count);
         }
         Ok(total)
     }
@@ -71,7 +70,7 @@ fn report_sources<'a>(sources: impl Iterator<Item = (&'a Arc<str>, u64)>, output
         total += count;
         let (what, why, remedy) = words(Dropped::Record);
         errln!("twinbpf: {count} {what} of map {name} were lost: {why}; {remedy}");
-        object(output, Some(name), None, count);
+        object(output, Some(name), None, None, count);
     }
     total
 }
@@ -79,10 +78,10 @@ fn report_sources<'a>(sources: impl Iterator<Item = (&'a Arc<str>, u64)>, output
 /// Reports what programs in userspace lost. Returns how much that is.
 pub(crate) fn of_scripts(name: &str, losses: &[Loss], output: &Output) -> u64 {
     for Loss { map, function, count } in losses {
-        let is_record = function.starts_with("bpf_ringbuf") || &**function == "bpf_perf_event_output";
-        let (what, why, remedy) = words(if is_record { Dropped::Record } else { Dropped::Element });
+        // Functions that are no helpers of the kernel change elements.
+        let (what, why, remedy) = words(dropped_by(function).unwrap_or(Dropped::Element));
         errln!("twinbpf: {name}: {count} {what} of map {map} were lost: {why} ({function} in userspace); {remedy}");
-        output.object("lost", &json!({ "map": **map, "program": null, "helper": **function, "count": count }));
+        object(output, Some(map), None, Some(function), *count);
     }
     losses.iter().map(|loss| loss.count).sum()
 }
@@ -94,13 +93,12 @@ pub(crate) fn samples(output: &Output, count: u64) {
             "twinbpf: the recording lacks {count} samples: perf record had no room for them; a larger -m or a lower \
              frequency makes that rarer"
         );
-        object(output, None, None, count);
+        object(output, None, None, None, count);
     }
 }
 
 /// In JSON: what was lost of a map, with the program and its helper where they are known.
-pub(crate) fn object(output: &Output, map: Option<&str>, caller: Option<(&str, &str)>, count: u64) {
-    let (program, helper) = caller.unzip();
+pub(crate) fn object(output: &Output, map: Option<&str>, program: Option<&str>, helper: Option<&str>, count: u64) {
     output.object("lost", &json!({ "map": map, "program": program, "helper": helper, "count": count }));
 }
 

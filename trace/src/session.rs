@@ -314,7 +314,7 @@ impl Session {
         for kernel_side in &mut self.kernel_sides {
             for (map, count) in kernel_side.discard() {
                 errln!("twinbpf: {count} records of map {map} were not handled: the session had failed");
-                loss::object(&self.output, Some(&map), None, count);
+                loss::object(&self.output, Some(&map), None, None, count);
             }
         }
     }

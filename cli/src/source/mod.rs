@@ -40,6 +40,7 @@ pub(crate) fn is_source(path: &Path) -> bool {
 const MAPS: &str = "/* maps that nothing declares */";
 
 /// A C text, and the name that messages have for it.
+#[derive(Default)]
 struct Source<'a> {
     name: &'a str,
     text: String,
@@ -58,10 +59,8 @@ pub(crate) fn compile(path: &Path, load: &LoadArgs) -> Result<Vec<u8>> {
     let text = String::from_utf8_lossy(&bytes).into_owned();
     // What includes the header of tools may need definitions; all else is clang's alone.
     match text.contains("twinbpf/trace.h") {
-        true => complete(Source { name: &name, text, file: Some(path), hints: Vec::new(), missing: Vec::new() }, load),
-        false => {
-            run(&Source { name: &name, text, file: Some(path), hints: Vec::new(), missing: Vec::new() }, load, &[])
-        }
+        true => complete(Source { name: &name, text, file: Some(path), ..Source::default() }, load),
+        false => run(&Source { name: &name, text, file: Some(path), ..Source::default() }, load, &[]),
     }
 }
 
@@ -72,8 +71,8 @@ pub(crate) fn compile_text(texts: &[String], load: &LoadArgs) -> Result<Vec<u8>>
         *text = std::io::read_to_string(std::io::stdin()).context("cannot read standard input")?;
     }
     let text = all.join("\n");
-    let hints = hints::hints(&tokens::tokens(&text::without_absolute_paths(&text)));
-    complete(Source { name: TEXT, text: text::to_c(&text)?, file: None, hints, missing: Vec::new() }, load)
+    let hints = hints::hints(&tokens::tokens(&text::without_false_comments(&text)));
+    complete(Source { name: TEXT, text: text::to_c(&text)?, hints, ..Source::default() }, load)
 }
 
 /// What messages call a text of the command line.

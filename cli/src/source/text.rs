@@ -50,7 +50,7 @@ fn statement(text: &str) -> Result<(&str, Option<&str>, &str)> {
         return Ok((&text[..end], None, &text[end..]));
     }
     let (mut depth, mut open) = (0, None);
-    for token in tokens(&without_absolute_paths(text)) {
+    for token in tokens(&without_false_comments(text)) {
         match token.text {
             "{" => {
                 open = open.or(Some(token.at));
@@ -77,7 +77,7 @@ fn statement(text: &str) -> Result<(&str, Option<&str>, &str)> {
 }
 
 /// A text of the same length in which `uprobe//bin/sh:main` and `tp/sched/*` are no comments.
-pub(super) fn without_absolute_paths(text: &str) -> Cow<'_, str> {
+pub(super) fn without_false_comments(text: &str) -> Cow<'_, str> {
     const KINDS: [&str; 7] = ["uprobe", "uretprobe", "usdt", "tp", "tracepoint", "raw_tp", "tp_btf"];
     let mut masked = Cow::Borrowed(text);
     for (at, _) in text.match_indices("//").chain(text.match_indices("/*")) {

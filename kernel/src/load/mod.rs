@@ -25,7 +25,7 @@ use twinbpf_loader::kernel::{ContextTypes, Fixup, KernelLinked, KernelProgram};
 use crate::btf::BtfObject;
 use crate::error::Error;
 use crate::link::{Options, Pending, Target, TargetError, usdt};
-use crate::map::{Map, Shared};
+use crate::map::{Map, Shared, unpin};
 use crate::probe::{Feature, has};
 use crate::prog::Prog;
 
@@ -182,10 +182,7 @@ impl<'a> Loading<'a> {
             Err(error) => log::warn!("{error}"),
         }
         if !self.loaded.failures.is_empty() {
-            for path in self.loaded.new_pins.drain(..) {
-                // Another process may have removed it.
-                let _ = std::fs::remove_file(path);
-            }
+            unpin(&std::mem::take(&mut self.loaded.new_pins));
         }
         self.loaded
     }

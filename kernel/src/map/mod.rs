@@ -17,7 +17,7 @@ pub use batch::Entry;
 pub use create::{MapBtf, MapCreate};
 pub use find::{FindError, Holder, holders, joined};
 pub use info::{Difference, MapInfo};
-pub use pin::Pinned;
+pub use pin::{Pinned, unpin};
 pub(crate) use pin::{c_path, pin as pin_fd};
 pub use twinbpf_vm::map::{MapFlags, MapKind};
 pub use types::MapTypes;

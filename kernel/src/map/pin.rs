@@ -42,6 +42,13 @@ pub(crate) fn get(path: &Path) -> io::Result<OwnedFd> {
     bpf::obj_get(&mut attr::Obj { pathname: name.as_ptr() as u64, ..attr::Obj::default() })
 }
 
+/// Removes names of maps. Another process may have done that already.
+pub fn unpin(paths: &[PathBuf]) {
+    for path in paths {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
 impl Map {
     /// `BPF_OBJ_PIN`: the map lives until the name is removed.
     ///

@@ -95,6 +95,11 @@ pub struct Counters {
     pub counters: Vec<Counter>,
 }
 
+/// What a helper of this name drops where it fails, if it is one that counts.
+pub fn dropped_by(name: &str) -> Option<Dropped> {
+    HELPERS.iter().find(|helper| helper.name == name).map(|helper| helper.dropped)
+}
+
 impl KernelLinked {
     /// Adds code that counts what helpers drop to every program, and the map of the counters as the last one. `None`: no
     /// program calls such a helper, and nothing is changed.

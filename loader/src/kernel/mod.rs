@@ -35,7 +35,7 @@ use twinbpf_isa::program::Line;
 use twinbpf_vm::map::MapSpec;
 
 pub use context::ContextTypes;
-pub use loss::{COUNTERS, Counter, Counters, Dropped, Helper};
+pub use loss::{COUNTERS, Counter, Counters, Dropped, Helper, dropped_by};
 pub use output::{FORMATS, FormatUse, OUTPUT, RESERVE};
 pub use target::{Kernel, KernelData, Module, kernel_version};
 
