@@ -63,37 +63,33 @@ impl RingReader {
         self.producer.load64(0).saturating_sub(self.consumer.load64(0))
     }
 
-    /// Gives each record that is there to `each`, until that breaks off or a record is not submitted yet. The number of
-    /// records.
+    /// Gives each record that is there when it begins to `each`, until that breaks off or a record is not submitted yet. The
+    /// number of records. Those that come meanwhile wait: what `each` does may be what a program makes records of.
     pub fn consume(&mut self, mut each: impl FnMut(&[u8]) -> ControlFlow<()>) -> usize {
         let data = page_size();
         let (mut position, mut count) = (self.consumer.load64(0), 0);
-        loop {
-            let end = self.producer.load64(0);
-            if position >= end {
-                return count;
+        let end = self.producer.load64(0);
+        while position < end {
+            let at = data + (position & self.mask) as usize;
+            let header = self.producer.load32(at);
+            if header & BUSY != 0 {
+                break;
             }
-            while position < end {
-                let at = data + (position & self.mask) as usize;
-                let header = self.producer.load32(at);
-                if header & BUSY != 0 {
-                    return count;
-                }
-                let len = ((header & !DISCARDED) as usize).min(self.mask as usize);
-                let mut flow = ControlFlow::Continue(());
-                if header & DISCARDED == 0 {
-                    self.buffer.resize(len, 0);
-                    self.producer.read(at + HEADER, &mut self.buffer);
-                    flow = each(&self.buffer);
-                    count += 1;
-                }
-                position += (len + HEADER).next_multiple_of(8) as u64;
-                self.consumer.word64(0).store(position, Ordering::Release);
-                if flow.is_break() {
-                    return count;
-                }
+            let len = ((header & !DISCARDED) as usize).min(self.mask as usize);
+            let mut flow = ControlFlow::Continue(());
+            if header & DISCARDED == 0 {
+                self.buffer.resize(len, 0);
+                self.producer.read(at + HEADER, &mut self.buffer);
+                flow = each(&self.buffer);
+                count += 1;
+            }
+            position += (len + HEADER).next_multiple_of(8) as u64;
+            self.consumer.word64(0).store(position, Ordering::Release);
+            if flow.is_break() {
+                break;
             }
         }
+        count
     }
 }
 

@@ -105,6 +105,7 @@ harness::tests! {
     share::a_queue_and_a_ring,
     stream::records_of_a_ring_arrive_in_order_and_around_its_end,
     stream::a_reader_can_stop_after_a_record,
+    stream::records_that_come_while_a_ring_is_read_wait,
     stream::samples_of_all_cpus_come_in_the_order_of_time,
     stream::a_user_ring_takes_until_it_is_full,
     #[cfg(target_arch = "x86_64")]

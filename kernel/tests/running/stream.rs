@@ -65,6 +65,18 @@ pub(crate) fn a_reader_can_stop_after_a_record() {
     assert_eq!(reader.consume(|_| ControlFlow::Continue(())), 2);
 }
 
+/// What a reader does with a record may be what the program makes records of.
+pub(crate) fn records_that_come_while_a_ring_is_read_wait() {
+    let Some(map) = map(MapKind::Ringbuf, 0, 0, 4096) else { return };
+    let (Some(prog), mut reader) = (ring_program(&map), RingReader::new(&map).unwrap()) else { return };
+    (0..3).for_each(|value| assert_eq!(run(&prog, value), 0));
+    let read = reader.consume(|_| {
+        assert_eq!(run(&prog, 7), 0);
+        ControlFlow::Continue(())
+    });
+    assert_eq!((read, reader.pending()), (3, 3 * 16));
+}
+
 pub(crate) fn samples_of_all_cpus_come_in_the_order_of_time() {
     let Some(map) = map(MapKind::PerfEventArray, 4, 4, cpu::possible() as u32) else { return };
     let mut reader = match PerfReader::new(&map, 8) {
