@@ -191,6 +191,13 @@ impl Edit<'_> {
         self.add(name, kind::DECL_TAG, func.id.0, &[index]);
     }
 
+    /// Adds a string; gives its offset.
+    pub fn add_str(&mut self, text: &str) -> u32 {
+        let offset = self.strings.len() as u32;
+        self.strings.extend(text.bytes().chain([0]));
+        offset
+    }
+
     /// The section, in the byte order that it had.
     pub fn to_bytes(&self) -> Vec<u8> {
         let endian = self.btf.endian();
@@ -215,12 +222,6 @@ impl Edit<'_> {
         let at = *self.btf.starts.get(id.0.checked_sub(self.btf.first_id)? as usize)? as usize;
         let head = record::<RawType>(&self.words[at..at + TYPE_WORDS]);
         (head.kind() == kind).then_some(at)
-    }
-
-    fn add_str(&mut self, text: &str) -> u32 {
-        let offset = self.strings.len() as u32;
-        self.strings.extend(text.bytes().chain([0]));
-        offset
     }
 
     fn add(&mut self, name: u32, kind: u32, size_or_type: u32, extra: &[u32]) -> TypeId {

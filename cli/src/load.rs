@@ -70,7 +70,7 @@ pub(crate) fn open_all<P: AsRef<Path>>(paths: &[P], load: &LoadArgs) -> Result<V
 pub(crate) fn open_with<P: AsRef<Path>>(texts: &[String], paths: &[P], load: &LoadArgs) -> Result<Vec<Object>> {
     let mut objects = Vec::new();
     if !texts.is_empty() {
-        objects.push(Object::open(source::TEXT, &source::compile_text(texts, load)?)?);
+        objects.push(source::compile_text(texts, load)?);
     }
     for path in paths {
         objects.push(open(path.as_ref(), load)?);

@@ -65,18 +65,21 @@ pub(crate) fn compile(path: &Path, load: &LoadArgs) -> Result<Vec<u8>> {
 }
 
 /// The object of program texts of the command line (`-e`); `-` is standard input.
-pub(crate) fn compile_text(texts: &[String], load: &LoadArgs) -> Result<Vec<u8>> {
+pub(crate) fn compile_text(texts: &[String], load: &LoadArgs) -> Result<Object> {
     let mut all = texts.to_vec();
     for text in all.iter_mut().filter(|text| *text == "-") {
         *text = std::io::read_to_string(std::io::stdin()).context("cannot read standard input")?;
     }
     let text = all.join("\n");
     let hints = hints::hints(&tokens::tokens(&text::without_false_comments(&text)));
-    complete(Source { name: TEXT, text: text::to_c(&text)?, hints, ..Source::default() }, load)
+    let bytes = complete(Source { name: TEXT, text: text::to_c(&text)?, hints, ..Source::default() }, load)?;
+    let mut object = Object::open(TEXT, &bytes)?;
+    object.set_source(TEXT, &text);
+    Ok(object)
 }
 
 /// What messages call a text of the command line.
-pub(crate) const TEXT: &str = "-e";
+const TEXT: &str = "-e";
 
 /// Compiles a source with the structs of the tracepoints that it names, and the maps that it does not declare.
 fn complete(mut source: Source<'_>, load: &LoadArgs) -> Result<Vec<u8>> {

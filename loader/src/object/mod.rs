@@ -17,6 +17,7 @@ mod image;
 mod legacy;
 mod maps;
 mod slots;
+mod source;
 mod spec;
 mod struct_ops;
 mod symbol_layout;

@@ -92,6 +92,11 @@ impl Records {
         range(lines.unwrap_or_default(), start, slots, |record| record.insn_off)
     }
 
+    /// Line records of all sections.
+    pub(super) fn all_lines(&mut self) -> impl Iterator<Item = &mut LineInfo> {
+        self.sections.values_mut().flat_map(|section| &mut section.lines)
+    }
+
     /// CO-RE records of some slots of a section.
     pub(crate) fn relos(&self, section: &str, start: usize, slots: usize) -> &[CoreRelo] {
         let relos = self.sections.get(section).map(|section| section.relos.as_slice());
