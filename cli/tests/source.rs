@@ -172,6 +172,29 @@ fn words_of_bpftrace_have_hints() {
     assert_eq!((text(&output.stdout), output.status.code()), ("here\n".to_owned(), Some(0)));
 }
 
+fn traps_of_texts_have_lines() {
+    if !has_clang() {
+        return;
+    }
+    let source = "BEGIN {\n\tvolatile long z = 8;\n\tprintf(\"%d\\n\", *(char *)z);\n}";
+    let output = Workspace::new().run(&["run", "-e", source]);
+    let error = text(&output.stderr);
+    assert!(error.ends_with("\n    -e:3: printf(\"%d\\n\", *(char *)z);\n"), "{error}");
+}
+
+/// They come before ours, which leave out what they define; what they say of arguments works on the context.
+fn texts_include_headers_of_libbpf() {
+    if !has_clang() {
+        return;
+    }
+    if !Path::new("/usr/include/bpf/bpf_tracing.h").exists() {
+        return skip("libbpf's headers are not installed");
+    }
+    let source = "#include <bpf/bpf_tracing.h>\nuretprobe:libc.so.6:malloc { printf(\"%lx\", PT_REGS_RC(ctx)); }\n";
+    let output = Workspace::new().run(&["run", "--dry-run", "-e", source]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
 fn refusals_of_clang_have_remedies() {
     if !has_clang() {
         return;
@@ -401,6 +424,8 @@ harness::tests! {
     the_macros_of_perf_are_sections,
     a_compile_error_shows_clangs_messages_only,
     words_of_bpftrace_have_hints,
+    traps_of_texts_have_lines,
+    texts_include_headers_of_libbpf,
     long_doubles_print,
     refusals_of_clang_have_remedies,
     an_empty_function_is_an_error,

@@ -4,14 +4,14 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use twinbpf_loader::section::{Abi, Attach, PERF_KEYS, PerfArg, PerfProbe, SectionKind};
+use twinbpf_loader::section::{Abi, Attach, PERF_KEYS, PerfArg, PerfProbe, ProgType, SectionKind};
 use twinbpf_trace::MOST_PARAMETERS;
 
 use super::tokens::tokens;
 
 /// The C source of a program text: what is not a probe stays as it is, each probe becomes a function.
 pub(super) fn to_c(text: &str) -> Result<String> {
-    let (mut declarations, mut functions) = (String::new(), String::new());
+    let (mut headers, mut declarations, mut functions) = (String::new(), String::new(), String::new());
     let mut rest = text;
     let mut number = 0;
     while let Some(first) = tokens(rest).first() {
@@ -27,9 +27,10 @@ pub(super) fn to_c(text: &str) -> Result<String> {
                 number += 1;
             }
             None => {
-                declarations.push_str(&line);
-                declarations.push_str(&rest[..rest.len() - tail.len()]);
-                declarations.push('\n');
+                let part = if is_of_kernel(head) { &mut headers } else { &mut declarations };
+                part.push_str(&line);
+                part.push_str(&rest[..rest.len() - tail.len()]);
+                part.push('\n');
             }
         }
         rest = tail;
@@ -40,7 +41,28 @@ pub(super) fn to_c(text: &str) -> Result<String> {
             text.trim()
         );
     }
-    Ok(format!("#include <twinbpf/trace.h>\n{declarations}\n{}\n{functions}LICENSE(\"GPL\");\n", super::MAPS))
+    // libbpf's headers want the kernel's types.
+    let types = if headers.contains("<bpf/") && !headers.contains("vmlinux.h") { TYPES } else { "" };
+    let maps = super::MAPS;
+    Ok(format!(
+        "{types}{headers}#include <twinbpf/trace.h>\nstruct pt_regs;\n{declarations}\n{maps}\n{functions}LICENSE(\"GPL\");\n"
+    ))
+}
+
+/// The kernel's types, where it shows them.
+const TYPES: &str = "\
+#if __has_include(\"vmlinux.h\")
+#include \"vmlinux.h\"
+#else
+#include <linux/bpf.h>
+#include <linux/ptrace.h>
+#endif
+";
+
+/// Whether a line includes a header that comes before ours, which leaves out what the kernel's and libbpf's define.
+fn is_of_kernel(line: &str) -> bool {
+    let name = line.strip_prefix('#').and_then(|line| line.trim_start().strip_prefix("include")).unwrap_or_default();
+    ["<bpf/", "<linux/", "<asm/", "<vmlinux.h>", "\"vmlinux.h\""].iter().any(|start| name.trim().starts_with(start))
 }
 
 /// The next line of the preprocessor, declaration or block: its head, the text in its braces, and what follows.
@@ -182,11 +204,22 @@ fn function(head: &str, body: &str, number: usize) -> Result<String> {
                     // For the struct of its arguments.
                     format!("TP_NAMED({name}, {category}, {event}) {{ {{ {body} }} return 0; }}\n")
                 }
-                _ => format!("SEC(\"{section}\") int {name}(void *ctx) {{ {{ {body} }} return 0; }}\n"),
+                _ => {
+                    let context = context(section);
+                    format!("SEC(\"{section}\") int {name}({context} *ctx) {{ {{ {body} }} return 0; }}\n")
+                }
             },
         });
     }
     Ok(text)
+}
+
+/// What the context of a section points to, for `PT_REGS_PARM1(ctx)` and its like.
+fn context(section: &str) -> &'static str {
+    match Attach::parse(section).kind {
+        SectionKind::Known { row, .. } if row.prog == ProgType::Kprobe => "struct pt_regs",
+        _ => "void",
+    }
 }
 
 #[cfg(test)]
@@ -216,6 +249,22 @@ mod tests {
                 .unwrap()
                 .contains("static int f(int a) { return a; }")
         );
+    }
+
+    #[test]
+    fn headers_of_the_kernel_come_before_ours() {
+        let order = |text: &str| {
+            let c = to_c(text).unwrap();
+            c.lines().filter_map(|line| line.strip_prefix("#include ")).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let ours = "<twinbpf/trace.h>";
+        assert_eq!(
+            order("#include \"mine.h\"\n#include <bpf/bpf_tracing.h>\nBEGIN { }"),
+            ["\"vmlinux.h\"", "<linux/bpf.h>", "<linux/ptrace.h>", "<bpf/bpf_tracing.h>", ours, "\"mine.h\""]
+        );
+        let text = "#include \"vmlinux.h\"\n#include <bpf/bpf_helpers.h>\nBEGIN { }";
+        assert_eq!(order(text), ["\"vmlinux.h\"", "<bpf/bpf_helpers.h>", ours]);
+        assert_eq!(order("#include <errno.h>\nBEGIN { }"), [ours, "<errno.h>"]);
     }
 
     #[test]
