@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use twinbpf::{Caller, Linker};
+use twinbpf::{Caller, Config, Engine, Linker};
+use twinbpf_vm::helper;
 
 use crate::control::Control;
 use crate::flame;
@@ -26,4 +27,14 @@ pub fn functions(linker: &mut Linker<Control>) {
     for name in ["workload_pid", "twinbpf_workload_pid"] {
         linker.func(name, |mut caller: Caller<'_, Control>| -> u32 { caller.data_mut().workload });
     }
+}
+
+/// Whether scripts can call a function of this name, in userspace.
+pub(crate) fn is_function(name: &str) -> bool {
+    let is_of_sessions = |engine: Engine| {
+        let mut linker = Linker::new(&engine);
+        functions(&mut linker);
+        linker.functions().any(|function| **function.name() == *name)
+    };
+    helper::by_name(name).is_some() || Engine::new(Config::new()).is_ok_and(is_of_sessions)
 }

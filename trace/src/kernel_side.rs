@@ -18,13 +18,13 @@ use twinbpf_kernel::stream::Waiter;
 use twinbpf_kernel::{Counter, Link, Loaded, Map, Pending, Target};
 use twinbpf_loader::Cause;
 use twinbpf_loader::kernel::{KernelLinked, KernelProgram};
-use twinbpf_vm::helper;
 use twinbpf_vm::host::OutputFormat;
 use twinbpf_vm::map::{MapKind, MapOps};
 
 use crate::control::Control;
 use crate::error::Error;
 use crate::event_structs;
+use crate::functions::is_function;
 use crate::loss::Losses;
 use crate::options::Options;
 use crate::output::Output;
@@ -451,7 +451,7 @@ fn attached(failures: Vec<Error>) -> Result<(), Error> {
 fn explain(plan: &ObjectPlan, failure: Failure) -> Error {
     if let (Why::Linker(error), Some(name)) = (&failure.why, failure.section.as_ref().map(|_| &failure.name))
         && let Cause::Ksym { name: function, .. } | Cause::Undeclared { name: function } = error.cause()
-        && helper::by_name(function).is_some()
+        && is_function(function)
         && let Some(spec) = plan.object.program(name).map(|index| &plan.object.programs[index])
     {
         let plain = function.strip_prefix("twinbpf_").unwrap_or(function);

@@ -78,6 +78,11 @@ fn wrong_places() -> Vec<Case> {
             &["it calls atoi, which userspace has and the kernel has not: call it from EVENT"],
         ),
         (
+            program("system(\"ls\"); return 0;"),
+            &[],
+            &["it calls system, which userspace has and the kernel has not: call it from EVENT"],
+        ),
+        (
             format!("{HEAD}{many}"),
             &[],
             &["64 programs are attached to it, and the kernel takes no more); so it is with "],
