@@ -152,6 +152,10 @@ impl MapOps for ArenaMap {
         Some(self)
     }
 
+    fn arena(&self) -> Option<&Arc<Arena>> {
+        Some(self.block.arena())
+    }
+
     fn len(&self) -> u32 {
         let used = self.used.lock().expect("no panic while held");
         used.iter().map(|word| word.count_ones()).sum()

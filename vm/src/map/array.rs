@@ -149,6 +149,10 @@ impl MapOps for Array {
         Some(ArrayLayout { addr: self.block.addr(), stride, count, cpus, cpu_stride })
     }
 
+    fn arena(&self) -> Option<&Arc<Arena>> {
+        Some(self.block.arena())
+    }
+
     fn len(&self) -> u32 {
         self.spec.max_entries
     }

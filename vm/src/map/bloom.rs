@@ -88,6 +88,10 @@ impl MapOps for Bloom {
     }
 
     /// A filter does not know; 0.
+    fn arena(&self) -> Option<&Arc<Arena>> {
+        Some(self.bits.arena())
+    }
+
     fn len(&self) -> u32 {
         0
     }

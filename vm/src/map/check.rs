@@ -58,6 +58,14 @@ pub enum MapError {
         /// Error of allocating its memory.
         source: MemError,
     },
+    /// A map that it was given in its place is another.
+    #[error("map {map}: the map that is given in its place {reason}")]
+    Given {
+        /// Name of the map.
+        map: Arc<str>,
+        /// Reason, for messages.
+        reason: String,
+    },
     /// An initial slot could not be filled.
     #[error("map {map}: slot {slot}: {reason}")]
     Slot {
@@ -91,7 +99,7 @@ impl MapError {
             MapError::Attribute { errno, .. } => *errno,
             MapError::Kind { .. } => Errno::EOPNOTSUPP,
             MapError::Memory { .. } => Errno::ENOMEM,
-            MapError::Slot { .. } => Errno::EINVAL,
+            MapError::Given { .. } | MapError::Slot { .. } => Errno::EINVAL,
             MapError::Entry { errno, .. } => *errno,
         }
     }

@@ -128,6 +128,10 @@ impl MapOps for Hash {
         self.cpus
     }
 
+    fn arena(&self) -> Option<&Arc<Arena>> {
+        Some(self.store.arena())
+    }
+
     fn len(&self) -> u32 {
         self.store.len()
     }

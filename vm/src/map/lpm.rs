@@ -79,6 +79,10 @@ impl MapOps for Lpm {
         Ok(())
     }
 
+    fn arena(&self) -> Option<&Arc<Arena>> {
+        Some(self.trie.arena())
+    }
+
     fn len(&self) -> u32 {
         self.trie.len()
     }

@@ -354,6 +354,10 @@ impl MapOps for Lru {
         self.cpus
     }
 
+    fn arena(&self) -> Option<&Arc<Arena>> {
+        Some(self.store.arena())
+    }
+
     fn len(&self) -> u32 {
         self.store.len()
     }

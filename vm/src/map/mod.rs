@@ -17,6 +17,7 @@ mod entry;
 mod field;
 mod fifo;
 mod free_slots;
+mod given;
 mod hash;
 mod hidden_slab;
 mod index;

@@ -55,6 +55,13 @@ impl Handles {
         Words::new(arena, label, spec.max_entries).map(Handles::Array)
     }
 
+    fn arena(&self) -> &Arc<Arena> {
+        match self {
+            Handles::Hash(store) => store.arena(),
+            Handles::Array(words) => words.arena(),
+        }
+    }
+
     fn get(&self, key: &[u8]) -> Option<u64> {
         match self {
             Handles::Array(words) => Some(words.get(array_index(key)?)).filter(|handle| *handle != 0),
@@ -175,6 +182,10 @@ impl MapOps for OfMaps {
     fn keys(&self) -> Vec<Vec<u8>> {
         let slots = self.slots.read().expect("no panic while held");
         slots.keys().map(|key| key.to_vec()).collect()
+    }
+
+    fn arena(&self) -> Option<&Arc<Arena>> {
+        Some(self.handles.arena())
     }
 
     fn len(&self) -> u32 {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{Entry, MapSpec, SlotWords};
-use crate::mem::Block;
+use crate::mem::{Arena, Block};
 
 /// A map operation failed: one of the kernel's errno values, positive.
 ///
@@ -192,13 +192,11 @@ pub trait MapOps: Send + Sync + fmt::Debug {
     /// can hold, so that concurrent changes cannot keep it going. Arrays of programs, maps or targets list the
     /// slots that are set, since an empty one has no value.
     fn keys(&self) -> Vec<Vec<u8>> {
-        let mut keys: Vec<Vec<u8>> = Vec::new();
-        let mut next = vec![0; self.spec().key_size as usize];
-        while (keys.len() as u64) < u64::from(self.spec().max_entries)
-            && self.next_key(keys.last().map(Vec::as_slice), &mut next).is_ok()
-        {
-            keys.push(next.clone());
-        }
+        let mut keys = Vec::new();
+        each_key(self, &mut |key| {
+            keys.push(key.to_vec());
+            true
+        });
         keys
     }
 
@@ -210,15 +208,13 @@ pub trait MapOps: Send + Sync + fmt::Debug {
         let (size, cpus) = (self.spec().value_size, self.cpus());
         let mut copied = vec![0; self.spec().kind.copy_size(size, cpus as usize)];
         let stride = copied.len() / cpus.max(1) as usize;
-        for key in self.keys() {
+        each_key(self, &mut |key| {
             let mut copy = |cpu: u32| {
                 let start = cpu as usize * stride;
-                self.lookup_copy(&key, cpu, &mut copied[start..start + size as usize]).is_ok()
+                self.lookup_copy(key, cpu, &mut copied[start..start + size as usize]).is_ok()
             };
-            if (0..cpus).all(&mut copy) && !each(Entry::new(&key, &copied, size)) {
-                break;
-            }
-        }
+            !(0..cpus).all(&mut copy) || each(Entry::new(key, &copied, size))
+        });
         Ok(())
     }
 
@@ -250,6 +246,12 @@ pub trait MapOps: Send + Sync + fmt::Debug {
 
     /// Where the values of an array are, as long as the map lives, so that generated code finds them itself.
     fn layout(&self) -> Option<ArrayLayout> {
+        None
+    }
+
+    /// The memory that it lies in, of maps that [`Maps`](super::Maps) made.
+    #[doc(hidden)]
+    fn arena(&self) -> Option<&Arc<Arena>> {
         None
     }
 
@@ -332,6 +334,20 @@ pub trait MapOps: Send + Sync + fmt::Debug {
     /// Takes what programs have sent so far, in order. Ring buffers: the records a consumer would get.
     fn take_sent(&self) -> Vec<Sent> {
         Vec::new()
+    }
+}
+
+/// Gives keys to `each`, one after the other, until that gives false: as many as the map can hold at most.
+fn each_key(map: &(impl MapOps + ?Sized), each: &mut dyn FnMut(&[u8]) -> bool) {
+    let size = map.spec().key_size as usize;
+    let (mut key, mut next, mut is_first) = (vec![0; size], vec![0; size], true);
+    for _ in 0..map.spec().max_entries {
+        let before = (!is_first).then_some(&key[..]);
+        if map.next_key(before, &mut next).is_err() || !each(&next) {
+            break;
+        }
+        std::mem::swap(&mut key, &mut next);
+        is_first = false;
     }
 }
 

@@ -62,6 +62,10 @@ impl MapOps for ProgArray {
         self.slots.indices().map(|index| index.to_le_bytes().to_vec()).collect()
     }
 
+    fn arena(&self) -> Option<&Arc<Arena>> {
+        Some(self.slots.arena())
+    }
+
     fn len(&self) -> u32 {
         self.spec.max_entries
     }

@@ -118,6 +118,10 @@ impl MapOps for Queue {
         Vec::new()
     }
 
+    fn arena(&self) -> Option<&Arc<Arena>> {
+        Some(self.header.arena())
+    }
+
     fn len(&self) -> u32 {
         self.words()[2].load(Ordering::Relaxed)
     }

@@ -221,6 +221,10 @@ impl MapOps for Targets {
         indices.map(|index| index.to_le_bytes().to_vec()).collect()
     }
 
+    fn arena(&self) -> Option<&Arc<Arena>> {
+        Some(self.block.arena())
+    }
+
     fn len(&self) -> u32 {
         self.spec.max_entries
     }
@@ -299,6 +303,10 @@ impl MapOps for TargetHash {
 
     fn keys(&self) -> Vec<Vec<u8>> {
         self.store.keys()
+    }
+
+    fn arena(&self) -> Option<&Arc<Arena>> {
+        Some(self.store.arena())
     }
 
     fn len(&self) -> u32 {

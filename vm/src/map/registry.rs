@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use super::absent::Absent;
 use super::array_table::ArrayTable;
+use super::given::check_given;
 use super::{Errno, MapError, MapOps, MapSpec, Pointer, Slot, create, kernel_only};
 use crate::mem::{Arena, HandleRange, MemError};
 
@@ -78,7 +79,10 @@ impl Maps {
         let (mut fill, mut absent) = (Vec::new(), BTreeMap::new());
         for (index, spec) in specs.iter().enumerate() {
             match given(index, spec) {
-                Some(map) => own.push(map),
+                Some(map) => {
+                    check_given(spec, &*map, arena, cpus)?;
+                    own.push(map);
+                }
                 None => match kernel_only(spec) {
                     Some(why) => {
                         absent.insert(index, why);

@@ -222,6 +222,10 @@ impl MapOps for RingBuffer {
     }
 
     /// Number of records that no consumer has taken.
+    fn arena(&self) -> Option<&Arc<Arena>> {
+        Some(self.block.arena())
+    }
+
     fn len(&self) -> u32 {
         self.records.count()
     }

@@ -302,6 +302,10 @@ impl Store {
         self.find(key, |slot| self.load_slot(slot, cpu, &mut value.borrow_mut())).ok_or(Errno::ENOENT)
     }
 
+    pub(super) fn arena(&self) -> &Arc<Arena> {
+        self.header.arena()
+    }
+
     /// Where a key is or would be, to be changed. `ENOMEM` when the arena is full.
     pub(super) fn entry(&self, key: &[u8]) -> Result<LockedEntry<'_>, Errno> {
         assert_eq!(key.len(), self.key_size as usize, "callers check sizes");

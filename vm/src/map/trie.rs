@@ -73,6 +73,10 @@ struct Found {
 struct Changed;
 
 impl Trie {
+    pub(super) fn arena(&self) -> &Arc<Arena> {
+        self.header.arena()
+    }
+
     pub(super) fn new(spec: &MapSpec, arena: &Arc<Arena>) -> Result<Trie, MemError> {
         let (data_size, lanes) = (spec.key_size - 4, lanes());
         // Words that are read as numbers are aligned.

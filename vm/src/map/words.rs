@@ -26,6 +26,10 @@ impl Words {
         Ok(Words { count: count.min(slab.slots()), slab })
     }
 
+    pub(super) fn arena(&self) -> &Arc<Arena> {
+        self.slab.memory().arena()
+    }
+
     /// The word of an index that has had one.
     #[inline(always)]
     pub(super) fn word(&self, index: u32) -> Option<&AtomicU64> {

@@ -44,12 +44,12 @@ impl std::fmt::Display for MemError {
 
 /// Each word is an atomic one, and read and written without an order: that must come from the words that are locks.
 #[derive(Debug)]
-pub(crate) struct Block(Vec<AtomicU32>);
+pub(crate) struct Block(Vec<AtomicU32>, Arc<Arena>);
 
 impl Arena {
     pub(crate) fn alloc(self: &Arc<Self>, spec: RegionSpec) -> Result<Block, MemError> {
         let words = spec.stride as usize / WORD * spec.count as usize;
-        Ok(Block((0..words).map(|_| AtomicU32::new(0)).collect()))
+        Ok(Block((0..words).map(|_| AtomicU32::new(0)).collect(), Arc::clone(self)))
     }
 
     pub(crate) fn alloc_hidden(self: &Arc<Self>, spec: RegionSpec) -> Result<Block, MemError> {
@@ -62,6 +62,10 @@ impl Arena {
 }
 
 impl Block {
+    pub(crate) fn arena(&self) -> &Arc<Arena> {
+        &self.1
+    }
+
     pub(crate) fn len(&self) -> u32 {
         (self.0.len() * WORD) as u32
     }
