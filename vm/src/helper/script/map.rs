@@ -42,9 +42,19 @@ fn clear(caller: Host<'_>, map: MapRef) -> HelperResult<i32> {
 }
 
 /// Makes the value of every element zero, on all CPUs.
-fn zero(caller: Host<'_>, map: MapRef) -> HelperResult<i32> {
+fn zero(mut caller: Host<'_>, map: MapRef) -> HelperResult<i32> {
     let value = vec![0; map.spec().value_size as usize];
-    for_all(caller, &map, |map, key| (0..map.cpus()).try_for_each(|cpu| map.update(key, &value, BPF_ANY, cpu)))
+    let zero = |map: &MapRef, key: &[u8]| (0..map.cpus()).try_for_each(|cpu| map.update(key, &value, BPF_ANY, cpu));
+    if !matches!(map.spec().kind, MapKind::Array | MapKind::PercpuArray) {
+        return for_all(caller, &map, zero);
+    }
+    // An array may have more elements than there is memory for a list of their keys.
+    permitted(&map, MapFlags::RDONLY)?;
+    for index in 0..map.spec().max_entries {
+        caller.check_interrupt()?;
+        zero(&map, &index.to_ne_bytes())?;
+    }
+    Ok(i32::try_from(map.spec().max_entries).unwrap_or(i32::MAX))
 }
 
 /// Does something to each key of a map; gives how many there are.
