@@ -272,15 +272,7 @@ impl<T: Send + 'static> InstancePre<T> {
         self.make(Some(cpu), data, Box::new(std::io::stdout()))
     }
 
-    /// As [`InstancePre::instance`], with another place for the output of programs.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn instance_with_output(&self, data: T, output: Box<dyn Write + Send>) -> Result<Instance<T>, Error> {
-        self.make(None, data, output)
-    }
-
-    fn make(&self, cpu: Option<u32>, data: T, output: Box<dyn Write + Send>) -> Result<Instance<T>, Error> {
+    pub(crate) fn make(&self, cpu: Option<u32>, data: T, output: Box<dyn Write + Send>) -> Result<Instance<T>, Error> {
         let config = self.inner.engine.config();
         let cpu = self.inner.engine.cpus().take(&self.inner.per_cpu, config.cpus, cpu)?;
         let data: Box<dyn Any + Send> = Box::new(data);

@@ -41,6 +41,7 @@ mod native;
 #[path = "without_jit.rs"]
 mod native;
 mod object_types;
+mod output;
 mod packet;
 mod packet_builder;
 mod plan;
@@ -86,7 +87,8 @@ pub use twinbpf_jit::{CompileLimits, Listing, OptLevel, PassRun, PassSet};
 pub use twinbpf_loader::kernel::Kernel;
 pub use twinbpf_loader::{Error as ObjectError, Instances, NoInstance, Object};
 pub use twinbpf_vm::host::{
-    CStr, Caller, Fail, IntoHostFn, Layers, MapRef, Packet, PacketKind, Ptr, Redirect, Segments, TargetMemory, VarArgs,
+    CStr, Caller, Fail, IntoHostFn, Layers, Loss, MapRef, Packet, PacketKind, Ptr, Redirect, Segments, TargetMemory,
+    VarArgs,
 };
 pub use twinbpf_vm::map::{
     ArrayLayout, BPF_ANY, BPF_EXIST, BPF_F_LOCK, BPF_NOEXIST, Errno, MapFlags, MapKind, MapOps, MapSpec, Sent,

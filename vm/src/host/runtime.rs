@@ -60,6 +60,13 @@ pub struct Runtime {
 }
 
 /// Elements or records that a map had no room for.
+///
+/// ```
+/// use twinbpf_vm::host::Loss;
+///
+/// let losses = [Loss { map: "events".into(), function: "bpf_ringbuf_output".into(), count: 3 }];
+/// assert_eq!(losses.iter().map(|loss| loss.count).sum::<u64>(), 3);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// Name of the map.
