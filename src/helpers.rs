@@ -8,10 +8,12 @@ use twinbpf_vm::image::TAIL_CALL;
 
 use crate::error::{Error, HelperError};
 use crate::linker::Linker;
+use crate::resolution::TAIL_CALL_NAME;
 
 impl<T: Send + 'static> Linker<T> {
     /// Gives programs a function that they call by number (`call 1000`), as by its name: [`Linker::func`] says what a
     /// function is. Take a number that the kernel will not give to a helper of its own, from 1000 on for instance.
+    /// A name is that of one function: numbers that share it call the one that was given last.
     ///
     /// ```
     /// use twinbpf::{Config, Engine, Linker, Object};
@@ -66,6 +68,11 @@ impl<T> Linker<T> {
     /// Whether programs may call this number: some of the kernel's trap.
     pub(crate) fn helper_exists(&self, number: i32) -> bool {
         helper::exists(number) || self.numbers.contains_key(&(number as u32))
+    }
+
+    /// Refuses a function of the embedder that no program would reach.
+    pub(crate) fn check_functions(&self) -> Result<(), HelperError> {
+        if self.functions.contains_key(TAIL_CALL_NAME) { Err(HelperError::TailCall) } else { Ok(()) }
     }
 
     /// Whether this machine has the function of a number.

@@ -27,7 +27,7 @@ use crate::error::{Cause, Error};
 use crate::instance::InstancePre;
 use crate::native;
 use crate::object_types::ObjectTypes;
-use crate::resolution::Resolution;
+use crate::resolution::{Resolution, TAIL_CALL_NAME};
 use crate::source::Source;
 use crate::symbol::{SymbolError, SymbolFault, check_parameters};
 
@@ -96,7 +96,8 @@ impl<T: Send + 'static> Linker<T> {
     }
 
     /// Gives programs a function. The closure's type is the declaration: up to five parameters, the first
-    /// optionally a [`Caller`](crate::Caller). It goes before a built-in function of the same name.
+    /// optionally a [`Caller`](crate::Caller). It goes before a built-in function of the same name (not `bpf_tail_call`), and
+    /// before one that this linker was given earlier.
     pub fn func<Params>(&mut self, name: &str, function: impl IntoHostFn<T, Params>) -> &mut Linker<T> {
         self.functions.insert(name.into(), HostFn::typed(name, function));
         self
@@ -221,6 +222,7 @@ impl<T: Send + 'static> Linker<T> {
         linked: Linked,
         names: Option<&[&str]>,
     ) -> Result<InstancePre<T>, Error> {
+        self.check_functions()?;
         let config = self.engine.config();
         let prepared = self.prepare_all(object, linked, names)?;
         let Prepared { programs, positions, targets, specs, mut warnings } = prepared;
@@ -375,7 +377,7 @@ impl<T: Send + 'static> Linker<T> {
         if let Some(why) = self.refused.get(name) {
             return (Resolution::Fault(SymbolFault::Refused { name: Arc::clone(name), why: Arc::clone(why) }), None);
         }
-        if &**name == "bpf_tail_call" {
+        if &**name == TAIL_CALL_NAME {
             return (Resolution::TailCall, None);
         }
         if let Some(found) = self.of_its_own(symbol) {

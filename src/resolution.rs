@@ -9,6 +9,9 @@ use twinbpf_vm::image::Target;
 
 use crate::symbol::{GUARD, SymbolFault};
 
+/// The name of the helper that is a jump.
+pub(crate) const TAIL_CALL_NAME: &str = "bpf_tail_call";
+
 /// What an extern means to a [`Linker`](crate::Linker).
 ///
 /// ```

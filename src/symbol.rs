@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use twinbpf_isa::program::{Extern, Program};
+use twinbpf_isa::program::{Extern, Program, Signature, ValType};
 use twinbpf_vm::host::HostFn;
 
 /// An undefined symbol that a program needs and nothing resolves.
@@ -68,6 +68,16 @@ pub enum SymbolFault {
         /// In the host.
         host: usize,
     },
+    /// The host has it with another type, by which values would be cut or misread.
+    #[error("'{name}' is declared as {declared}, the host's is {host}")]
+    Type {
+        /// Name of the symbol.
+        name: Arc<str>,
+        /// Its prototype in the object.
+        declared: Signature,
+        /// That in the host.
+        host: Signature,
+    },
     /// A map of a kind that exists only in the kernel.
     #[error("{0}; a call that takes it traps")]
     KernelMap(String),
@@ -103,7 +113,9 @@ impl SymbolFault {
             ),
             SymbolFault::Weak(_) => Some("name a library that has it with --lib (Linker::library)"),
             SymbolFault::Absent(_) => Some(GUARD),
-            SymbolFault::Parameters { .. } => Some("declare it as include/twinbpf/script.h does"),
+            SymbolFault::Parameters { .. } | SymbolFault::Type { .. } => {
+                Some("declare it as the host has it (functions of scripts: include/twinbpf/script.h)")
+            }
             SymbolFault::Kernel(_) | SymbolFault::KernelMap(_) => Some("run the program in the kernel"),
             SymbolFault::Refused { .. } => None,
             SymbolFault::Library { .. } => None,
@@ -138,7 +150,7 @@ impl fmt::Display for SymbolError {
 
 impl std::error::Error for SymbolError {}
 
-/// A prototype in the object must have as many parameters as the host's function.
+/// A prototype in the object must have as many parameters as the host's function, and types of which the host loses nothing.
 pub(crate) fn check_parameters(symbol: &Extern, function: &HostFn) -> Result<(), SymbolFault> {
     let Some(declared) = &symbol.signature else { return Ok(()) };
     let host = function.signature();
@@ -147,9 +159,35 @@ pub(crate) fn check_parameters(symbol: &Extern, function: &HostFn) -> Result<(),
         (_, true) => declared.params.len() >= host.params.len(),
         (true, false) => declared.params.len() <= host.params.len(),
     };
-    if fits {
-        return Ok(());
+    let name = Arc::clone(&symbol.name);
+    if !fits {
+        return Err(SymbolFault::Parameters { name, declared: declared.params.len(), host: host.params.len() });
     }
-    let (declared, host) = (declared.params.len(), host.params.len());
-    Err(SymbolFault::Parameters { name: Arc::clone(&symbol.name), declared, host })
+    let mut params = declared.params.iter().zip(&host.params);
+    match params.all(|(from, to)| is_kept(*from, *to)) && is_result(host.result, declared.result) {
+        true => Ok(()),
+        false => Err(SymbolFault::Type { name, declared: declared.clone(), host: host.clone() }),
+    }
+}
+
+/// Whether an argument arrives as what it was passed as.
+fn is_kept(from: ValType, to: ValType) -> bool {
+    match (from, to) {
+        (ValType::Int { size, .. }, ValType::Int { size: host, .. }) => size <= host,
+        (ValType::Pointer, ValType::Int { size, .. }) | (ValType::Int { size, .. }, ValType::Pointer) => size == 8,
+        (ValType::Float { size }, ValType::Float { size: host }) => size == host,
+        (ValType::Float { .. }, _) | (_, ValType::Float { .. }) => false,
+        _ => true,
+    }
+}
+
+/// Whether a program reads a result as what the host gives.
+fn is_result(from: ValType, to: ValType) -> bool {
+    match (from, to) {
+        (_, ValType::Void) => true,
+        (ValType::Void, _) => false,
+        (ValType::Float { size }, ValType::Float { size: declared }) => size == declared,
+        (ValType::Float { .. }, _) | (_, ValType::Float { .. }) => false,
+        _ => true,
+    }
 }

@@ -1,5 +1,7 @@
 //! Functions of the host by number.
 
+use std::sync::{Arc, Mutex};
+
 use twinbpf::{Caller, Config, Engine, EngineKind, ErrorKind, Linker, Object, Ptr, Trap, TrapCode};
 use twinbpf_isa::asm;
 
@@ -49,6 +51,38 @@ fn programs_call_private_numbers() {
         let trap = run(&linker, "r1 = 16\ncall 500\nexit", &[]).expect_err("nothing is there");
         assert_eq!(trap.code(), TrapCode::BadArgument);
         assert!(trap.detail().starts_with("argument 1 of at: 8-byte load from 0x10"), "{trap}");
+    }
+}
+
+#[test]
+fn a_tail_call_is_no_function() {
+    let mut linker = Linker::<Vec<u64>>::new(&Engine::new(Config::new()).unwrap());
+    linker.func("bpf_tail_call", |_: u64, _: u64, _: u64| 1234u64);
+    let error = linker.instantiate_pre(&object("r0 = 0\nexit")).expect_err("it would not be called");
+    assert_eq!(error.kind(), ErrorKind::Helper);
+    assert!(error.to_string().contains("bpf_tail_call is a jump to another program"), "{error}");
+}
+
+/// What a closure would cut or misread is an error before anything runs.
+#[test]
+fn functions_have_the_types_that_objects_declare() {
+    let script = Object::open("double", include_bytes!("../corpus/embed/double.bpf.o")).unwrap();
+    let error = |give: fn(&mut Linker<Vec<u64>>)| {
+        let mut linker = Linker::new(&Engine::new(Config::new()).unwrap());
+        give(&mut linker);
+        linker.instantiate_pre(&script).err().map(|error| error.to_string())
+    };
+    assert_eq!(error(|linker| _ = linker.func("report", |_: u64| {})), None);
+    assert_eq!(error(|linker| _ = linker.func("report", |_: i64| -> u32 { 0 })), None);
+    type Give = fn(&mut Linker<Vec<u64>>);
+    let cut: [(Give, &str); 3] = [
+        (|linker| _ = linker.func("report", |_: u32| {}), "void (u32)"),
+        (|linker| _ = linker.func("report", |_: bool| {}), "void (u8)"),
+        (|linker| _ = linker.func("report", |_: f64| {}), "void (double)"),
+    ];
+    for (give, host) in cut {
+        let error = error(give).expect("a value would be cut");
+        assert!(error.contains(&format!("'report' is declared as void (u64), the host's is {host}")), "{error}");
     }
 }
 
@@ -111,4 +145,30 @@ fn symbols_and_numbers_mean_the_same_function() {
     let numbers = instance.context(&[3, 0, 0, 0, 0, 0, 0, 0]).unwrap();
     instance.call(pre.program("double_all").unwrap(), &[numbers.addr(), 1]).unwrap();
     assert_eq!(*instance.data(), [6]);
+}
+
+/// What programs print and what they lose reaches the host.
+#[test]
+fn traces_and_losses_reach_the_host() {
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<Vec<u8>>>);
+    impl std::io::Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let engine = Engine::new(Config::new()).unwrap();
+    // bpf_trace_printk("hi\n", 4), from the frame.
+    let text = "*(u32 *)(r10 - 4) = 0x000a6968\nr1 = r10\nr1 += -4\nr2 = 4\ncall 6\nr0 = 0\nexit";
+    let object = object(text);
+    let pre = Linker::<()>::new(&engine).instantiate_pre(&object).unwrap();
+    let (mut instance, trace) = (pre.instance(()).unwrap(), Shared::default());
+    instance.set_trace_output(Box::new(trace.clone()));
+    instance.call(pre.program("main").unwrap(), &[]).unwrap();
+    let written = String::from_utf8(trace.0.lock().unwrap().clone()).unwrap();
+    assert!(written.contains("hi\n"), "{written:?}");
+    assert!(instance.losses().is_empty());
 }

@@ -39,4 +39,7 @@ pub enum HelperError {
         /// Name of the function that has the number.
         other: Arc<str>,
     },
+    /// A tail call is no call of a function.
+    #[error("bpf_tail_call is a jump to another program, which no function of the host replaces")]
+    TailCall,
 }
