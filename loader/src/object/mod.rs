@@ -110,7 +110,9 @@ pub struct Object {
 impl Object {
     /// The global functions of an object that has no entry points: what it offers to an embedder.
     pub fn exported(&self) -> impl Iterator<Item = &str> {
-        let library = self.programs.iter().all(|spec| spec.role != Role::Entry);
+        // A slot of a prog array makes an entry of any function.
+        let is_section = |spec: &ProgramSpec| spec.role == Role::Entry && spec.attach.kind != SectionKind::Text;
+        let library = !self.programs.iter().any(is_section);
         self.programs.iter().filter(move |spec| library && spec.global).map(|spec| &*spec.name)
     }
 

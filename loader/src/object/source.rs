@@ -9,8 +9,7 @@ use super::Object;
 
 impl Object {
     /// Gives the lines of a source their text, where the records of `.BTF.ext` have none, as those of a source that clang
-    /// read from a pipe. `file` is what `#line` calls it, without a `/`; records have it behind the folder that clang ran
-    /// in, and lose that.
+    /// read from a pipe. `file` is its name in `#line`, without a `/`. Records lose the folder of clang before it.
     pub fn set_source(&mut self, file: &str, text: &str) {
         let Some(btf) = &self.btf else { return };
         let is_of_file = |record: &LineInfo| {
