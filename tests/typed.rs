@@ -239,6 +239,8 @@ fn globals_have_types() {
         assert_eq!(call_with(&pre, "touch", &flow(1)).0, -400);
         assert_eq!(flag.get(), 200);
         assert_eq!(pre.global::<f64>("ratio").unwrap().get(), 0.5);
+        let error = pre.global::<u64>("ratio").expect_err("its bits would be read as a number");
+        assert!(error.to_string().contains("floating-point number of 8 bytes at offset 0"), "{error}");
         let limit = pre.global::<u32>("limit").unwrap();
         assert_eq!((limit.get(), limit.set(&11), limit.get()), (10, Err(Errno::EPERM), 10));
         let triangle = pre.global::<[Point; 3]>("triangle").unwrap();

@@ -79,9 +79,10 @@ fn of_field(field: &Field, leaves: &[Leaf]) -> Option<Difference> {
         let (inside, same) = (leaf.off >= start && leaf.off + leaf.size <= end, leaf.off == start);
         let same = same && leaf.off + leaf.size == end;
         match field.kind {
-            // Unions, floats, bit fields, long arrays: whatever the bytes are.
+            // Unions, bit fields, long arrays: whatever the bytes are.
             FieldKind::Bytes => inside,
             FieldKind::String => inside && (leaf.kind == LeafKind::Bytes || leaf.size == 1),
+            FieldKind::Float => same && leaf.kind == LeafKind::Float,
             FieldKind::Unsigned => same && leaf.kind == LeafKind::Unsigned,
             // C's `char` is signed in BTF and may be a `u8`.
             FieldKind::Signed => {
@@ -106,6 +107,7 @@ fn of_btf(field: &Field) -> String {
     let what = match field.kind {
         FieldKind::Unsigned => "unsigned integer",
         FieldKind::Signed => "signed integer",
+        FieldKind::Float => "floating-point number",
         FieldKind::String => "string",
         FieldKind::Bytes => "byte sequence",
     };
@@ -148,6 +150,7 @@ mod tests {
         // BTF says `char` and `signed char` alike; an unsigned one is none of them.
         assert!(fits::<u8>(&scalar(1, FieldKind::Signed)) && !fits::<i8>(&scalar(1, FieldKind::Unsigned)));
         assert!(!fits::<f64>(&scalar(8, FieldKind::Unsigned)) && fits::<f64>(&scalar(8, FieldKind::Bytes)));
+        assert!(fits::<f64>(&scalar(8, FieldKind::Float)) && !fits::<u64>(&scalar(8, FieldKind::Float)));
     }
 
     #[test]

@@ -83,6 +83,7 @@ impl Walk<'_> {
             Type::Int(int) => self.push(name, off, size, scalar(int.signed && !int.is_bool)),
             Type::Enum(found) | Type::Enum64(found) => self.push(name, off, size, scalar(found.signed)),
             Type::Ptr(_) => self.push(name, off, size, FieldKind::Unsigned),
+            Type::Float { size: 4 | 8 } => self.push(name, off, size, FieldKind::Float),
             Type::Float { .. } | Type::Union(_) => self.push(name, off, size, FieldKind::Bytes),
             Type::Array(array) if self.btf.is_char(array.elem) => self.push(name, off, size, FieldKind::String),
             Type::Array(array) => {

@@ -41,13 +41,23 @@ impl Field {
         Some(integer as u64 ^ if signed { 1 << 63 } else { 0 })
     }
 
+    /// Its number, if it is a `float` or `double`.
+    pub fn float(&self, data: &[u8]) -> Option<f64> {
+        let bytes = Some(self.bytes(data)).filter(|_| self.kind == FieldKind::Float)?;
+        match bytes.len() {
+            4 => Some(f32::from_le_bytes(bytes.try_into().ok()?).into()),
+            8 => Some(f64::from_le_bytes(bytes.try_into().ok()?)),
+            _ => None,
+        }
+    }
+
     /// Its number, if it is an integer of at most 8 bytes.
     pub fn integer(&self, data: &[u8]) -> Option<i128> {
         let bytes = self.bytes(data);
         let signed = match self.kind {
             FieldKind::Unsigned => false,
             FieldKind::Signed => true,
-            FieldKind::String | FieldKind::Bytes => return None,
+            FieldKind::Float | FieldKind::String | FieldKind::Bytes => return None,
         };
         let top = *bytes.last().filter(|_| bytes.len() <= 8)?;
         let fill = if signed && top >= 0x80 { 0xff } else { 0 };

@@ -33,6 +33,9 @@ pub fn compare(fields: &[Field], one: &[u8], two: &[u8]) -> Ordering {
 }
 
 fn compare_field(field: &Field, one: &[u8], two: &[u8]) -> Ordering {
+    if let (Some(one), Some(two)) = (field.float(one), field.float(two)) {
+        return one.total_cmp(&two);
+    }
     match (field.integer(one), field.integer(two)) {
         (Some(one), Some(two)) => one.cmp(&two),
         _ if field.kind == FieldKind::String => field.text(one).cmp(field.text(two)),

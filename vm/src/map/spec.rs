@@ -322,6 +322,8 @@ pub enum FieldKind {
     Unsigned,
     /// Signed integer of 1, 2, 4 or 8 bytes.
     Signed,
+    /// `float` or `double`.
+    Float,
     /// `char[N]`: a string that ends at the first NUL.
     String,
     /// Anything else, compared byte by byte (`unsigned char[N]`, unions, `__int128`, bitfield containers).

@@ -64,7 +64,7 @@ fn scalars_come_in_memory_order_with_dotted_names() {
         "points[1].y 60+4 Signed",
         "on 64+1 Unsigned",
         "wide 72+16 Bytes",
-        "d 88+8 Bytes",
+        "d 88+8 Float",
         "p 96+8 Unsigned",
         "words[0] 104+16 String",
         "words[1] 120+16 String",

@@ -14,6 +14,10 @@ fn fields_decide() {
     assert_eq!(compare(&[field(0, 4, FieldKind::Unsigned)], &one(-1), &one(1)), Ordering::Greater);
     assert_eq!(compare(&[], &one(256), &one(1)), Ordering::Greater, "4 bytes are an integer");
     assert_eq!(compare(&[], &[0, 1, 0], &[1, 0, 0]), Ordering::Less, "3 bytes are bytes");
+    let float = [field(0, 8, FieldKind::Float)];
+    let double = |number: f64| number.to_le_bytes();
+    assert_eq!(compare(&float, &double(-2.5), &double(-1.0)), Ordering::Less);
+    assert_eq!(compare(&float, &double(256.0), &double(3.0)), Ordering::Greater);
     let text = [field(0, 4, FieldKind::String)];
     assert_eq!(compare(&text, b"ab\0z", b"abc\0"), Ordering::Less);
     assert_eq!(compare(&text, b"ab\0z", b"ab\0a"), Ordering::Greater, "the rest decides between equal strings");

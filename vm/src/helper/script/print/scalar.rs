@@ -117,10 +117,20 @@ impl Writer<'_> {
         if let Some(number) = field.integer(self.data) {
             return push(self.out, number);
         }
+        match (field.float(self.data), self.notation) {
+            // JSON has no others.
+            (Some(number), Notation::Json) if !number.is_finite() => {
+                return quote(self.out, number.to_string().as_bytes());
+            }
+            // The shortest that reads as the same `float`.
+            (Some(number), _) if field.size == 4 => return push(self.out, number as f32),
+            (Some(number), _) => return push(self.out, number),
+            (None, _) => {}
+        }
         match (field.kind, self.notation) {
             (FieldKind::String, Notation::Text) => self.out.extend(field.text(self.data)),
             (FieldKind::String, Notation::Json) => quote(self.out, field.text(self.data)),
-            (FieldKind::Bytes | FieldKind::Unsigned | FieldKind::Signed, _) => {
+            (FieldKind::Bytes | FieldKind::Float | FieldKind::Unsigned | FieldKind::Signed, _) => {
                 self.out.push(b'[');
                 self.list(field.bytes(self.data), b",", |writer, byte| push(writer.out, *byte));
                 self.out.push(b']');

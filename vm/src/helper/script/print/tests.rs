@@ -122,6 +122,24 @@ fn json_has_members_by_name() {
 }
 
 #[test]
+fn floats_are_numbers() {
+    let fields = vec![field("a", 0, 8, FieldKind::Float), field("b", 8, 4, FieldKind::Float)];
+    let spec = MapSpec { value_fields: fields, ..MapSpec::new("x", MapKind::Array, 4, 12, 1) };
+    for (format, a, wanted) in [
+        (OutputFormat::Text, -2.5, "@x: { .a = -2.5, .b = 0.1 }\n"),
+        (OutputFormat::Json, f64::NAN, "{\"type\": \"map\", \"data\": {\"@x\": {\"a\": \"NaN\", \"b\": 0.1}}}\n"),
+    ] {
+        let mut fake = Fake::with_maps(std::slice::from_ref(&spec));
+        fake.runtime.format = format;
+        let map = fake.maps.handle(0);
+        let value = [&a.to_le_bytes()[..], &0.1f32.to_le_bytes()].concat();
+        fake.maps.get(map).unwrap().update(&[0; 4], &value, 0, 0).unwrap();
+        call(&mut fake, "print_map", &[map]).unwrap();
+        assert_eq!(fake.printed(), wanted);
+    }
+}
+
+#[test]
 fn slots_reach_from_below_zero_to_the_largest_number() {
     let mut fake = Fake::with_maps(&[MapSpec::new("h", MapKind::Hash, 4, 8, 100)]);
     let map = fake.maps.handle(0);
