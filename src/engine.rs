@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use twinbpf_vm::interp::MAX_DEPTH;
 use twinbpf_vm::mem::{Arena, View};
 use twinbpf_vm::recover;
 
@@ -10,7 +11,7 @@ use twinbpf_vm::recover;
 use crate::background::Background;
 use crate::config::Config;
 use crate::cpus::Cpus;
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::watchdog::Watchdog;
 
 /// See the module documentation. A clone is the same engine.
@@ -38,12 +39,24 @@ struct Inner {
     cpus: Cpus,
 }
 
+/// Refuses options that would mean something else than they say.
+fn check(config: &Config) -> Result<(), Cause> {
+    let wrong = |option, value, allowed| Err(Cause::Config { option, value, allowed });
+    match config {
+        Config { cpus: 0, .. } => wrong("cpus", 0, "at least 1"),
+        Config { max_depth, .. } if *max_depth > MAX_DEPTH => wrong("max_depth", *max_depth, "at most 262,144"),
+        _ => Ok(()),
+    }
+}
+
 impl Engine {
     /// Reserves the arena: 4 GiB of address space, no memory yet.
     ///
     /// # Errors
-    /// The system has no room ([`ErrorKind::Memory`](crate::ErrorKind::Memory)).
+    /// The system has no room ([`ErrorKind::Memory`](crate::ErrorKind::Memory)), or an option a value that it cannot have
+    /// ([`ErrorKind::Config`](crate::ErrorKind::Config)).
     pub fn new(config: Config) -> Result<Engine, Error> {
+        check(&config)?;
         Ok(Engine::over(Arena::new(config.memory_limit)?, config))
     }
 
@@ -51,7 +64,7 @@ impl Engine {
     /// as large as [`Config::memory_limit`]. [`Config::isolation`] and [`Config::interp_bounds`] mean nothing here.
     ///
     /// # Errors
-    /// There is no room below 4 GiB, or this is not x86-64 Linux.
+    /// There is no room below 4 GiB, or this is not x86-64 Linux; as [`Engine::new`].
     ///
     /// # Safety
     /// Every program that is instantiated in this engine is as `unsafe` code of the caller's: it can read, write and
@@ -62,6 +75,7 @@ impl Engine {
     /// or gives a view or runtime of it to an instance of another engine.
     #[expect(unsafe_code, reason = "trust is the caller's word")]
     pub unsafe fn new_trusted(config: Config) -> Result<Engine, Error> {
+        check(&config)?;
         // SAFETY: the caller answers for all programs.
         Ok(Engine::over(unsafe { Arena::trusted(config.memory_limit) }?, config))
     }

@@ -88,6 +88,8 @@ pub enum ErrorKind {
     Type,
     /// The number of a private helper is the kernel's or another function's ([`HelperError`](crate::HelperError)).
     Helper,
+    /// An option of [`Config`](crate::Config) has a value that it cannot have.
+    Config,
     /// Signal handlers or the alternate signal stack of a thread cannot be installed.
     Signals,
     /// A function of this process cannot be hooked, or a section names none.
@@ -111,6 +113,8 @@ pub(crate) enum Cause {
     Memory(#[from] MemError),
     #[error(transparent)]
     Cpu(#[from] CpuError),
+    #[error("Config::{option} is {value}, but must be {allowed}")]
+    Config { option: &'static str, value: u32, allowed: &'static str },
     #[error(transparent)]
     Signals(#[from] Unprepared),
     #[error(transparent)]
@@ -162,6 +166,7 @@ impl Error {
             Cause::Signals(_) => ErrorKind::Signals,
             Cause::Type(_) => ErrorKind::Type,
             Cause::Helper(_) => ErrorKind::Helper,
+            Cause::Config { .. } => ErrorKind::Config,
             Cause::NoProgram { .. } => ErrorKind::NotFound,
             #[cfg(any(feature = "jit", feature = "hook"))]
             Cause::Foreign => ErrorKind::NotFound,
@@ -190,7 +195,7 @@ impl Error {
             Cause::Signals(error) => error,
             Cause::Type(error) => error,
             Cause::Helper(error) => error,
-            Cause::NoProgram { .. } => return None,
+            Cause::Config { .. } | Cause::NoProgram { .. } => return None,
             #[cfg(any(feature = "jit", feature = "hook"))]
             Cause::Foreign => return None,
             Cause::Compile { why, .. } => why,

@@ -94,3 +94,16 @@ fn a_map_of_two_objects_is_one_for_their_instances() {
     let mut other = apart.instance(()).expect("CPU 0 of its own map");
     assert_eq!(other.call(apart.program("work").expect("it has it"), &[1]).unwrap(), 0);
 }
+
+/// What would mean something else than it says is refused.
+#[test]
+fn options_have_values_that_they_can_have() {
+    for (config, why) in [
+        (Config::new().cpus(0), "Config::cpus is 0, but must be at least 1"),
+        (Config::new().max_depth(262_145), "Config::max_depth is 262145, but must be at most 262,144"),
+    ] {
+        let error = Engine::new(config).expect_err("the engine would do something else");
+        assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Config, why));
+    }
+    Engine::new(Config::new().cpus(1).max_depth(262_144)).expect("the most that there is");
+}

@@ -418,8 +418,11 @@ fn room_of(packet: &PacketSpec<'_>) -> Result<usize, MemError> {
 
 #[cold]
 fn too_large(wanted: usize) -> MemError {
-    let (wanted, limit) = (wanted as u64, MAX_PACKET as u64);
-    MemError::Limit { name: "packet".into(), wanted, free: limit, limit }
+    MemError::TooLarge {
+        name: "packet, or the room before or after it",
+        wanted: wanted as u64,
+        most: MAX_PACKET as u64,
+    }
 }
 
 fn make_region(arena: &Arc<Arena>, owner: u32, half: usize) -> Result<(Block, Arc<Open>), MemError> {

@@ -154,6 +154,16 @@ pub enum MemError {
         /// The memory limit in bytes.
         limit: u64,
     },
+    /// More than there may be at all, whatever the limit.
+    #[error("{name}: {wanted} bytes requested, but at most {most} are possible")]
+    TooLarge {
+        /// What was requested.
+        name: &'static str,
+        /// Number of bytes requested.
+        wanted: u64,
+        /// The most that is possible.
+        most: u64,
+    },
     /// The kernel refused.
     #[error("cannot reserve or commit memory: {0}")]
     System(#[from] std::io::Error),
