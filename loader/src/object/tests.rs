@@ -42,6 +42,17 @@ fn the_whole_corpus_opens_and_links() {
     }
 }
 
+/// A slot of a prog array makes an entry of a function, which hides no other.
+#[test]
+fn a_function_in_a_slot_leaves_the_others_on_offer() {
+    let mut object = open_corpus("embed/double.bpf.o");
+    let all: Vec<String> = object.exported().map(str::to_owned).collect();
+    assert_eq!(all, ["double_all"]);
+    object.programs[0].role = Role::Entry;
+    assert_eq!(object.exported().collect::<Vec<_>>(), all);
+    assert_eq!(open_corpus("packets/xdp_tail.bpf.o").exported().count(), 0);
+}
+
 #[test]
 fn script_functions_of_text_are_entries() {
     let object = open_corpus("scripts/hello.bpf.o");
