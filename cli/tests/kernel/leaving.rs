@@ -146,16 +146,21 @@ pub(crate) fn a_second_ctrl_c_ends_it_at_once() {
         return;
     }
     // A workload that ignores SIGINT and SIGTERM.
-    let child =
+    let mut child =
         start(&["scripts/syscall_counts.bpf.o", "--", "sh", "-c", "trap '' INT TERM; while :; do sleep 1; done"]);
     let held = enabled(&child);
     signal(&child, libc::SIGINT);
-    sleep(Duration::from_millis(300));
-    signal(&child, libc::SIGINT);
-    let begun = Instant::now();
-    let output = child.wait_with_output();
-    assert!(begun.elapsed() < Duration::from_secs(30));
-    assert_eq!(output.unwrap().status.signal(), Some(libc::SIGINT));
+    // A busy machine may handle the first so late that the next counts as the same.
+    let ends = |child: &mut Child| {
+        sleep(Duration::from_millis(300));
+        signal(child, libc::SIGINT);
+        sleep(Duration::from_millis(300));
+        child.try_wait().unwrap().is_some()
+    };
+    if !(0..3).any(|_| ends(&mut child)) {
+        child.kill().unwrap();
+    }
+    assert_eq!(child.wait_with_output().unwrap().status.signal(), Some(libc::SIGINT));
     all_gone(&held);
 }
 
