@@ -87,11 +87,11 @@ impl MapOps for Bloom {
         Vec::new()
     }
 
-    /// A filter does not know; 0.
     fn arena(&self) -> Option<&Arc<Arena>> {
         Some(self.bits.arena())
     }
 
+    /// A filter does not know; 0.
     fn len(&self) -> u32 {
         0
     }

@@ -221,11 +221,11 @@ impl MapOps for RingBuffer {
         Vec::new()
     }
 
-    /// Number of records that no consumer has taken.
     fn arena(&self) -> Option<&Arc<Arena>> {
         Some(self.block.arena())
     }
 
+    /// Number of records that no consumer has taken.
     fn len(&self) -> u32 {
         self.records.count()
     }
