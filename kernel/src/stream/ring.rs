@@ -63,8 +63,9 @@ impl RingReader {
         self.producer.load64(0).saturating_sub(self.consumer.load64(0))
     }
 
-    /// Gives each record that is there when it begins to `each`, until that breaks off or a record is not submitted yet. The
-    /// number of records. Those that come meanwhile wait: what `each` does may be what a program makes records of.
+    /// Gives each record that was reserved before the call to `each`, until that breaks off or a record is not submitted yet.
+    /// Returns the number of records. Later ones stay for the next call: a program may produce a record for each thing that
+    /// `each` does, and the loop would not end.
     pub fn consume(&mut self, mut each: impl FnMut(&[u8]) -> ControlFlow<()>) -> usize {
         let data = page_size();
         let (mut position, mut count) = (self.consumer.load64(0), 0);
